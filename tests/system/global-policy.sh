@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # One policy over two mounts and a server: their caps are those of all together, a gate that is alone in wanting something has all of it, the
-# coordinator may go and come back, and files that differ are told apart.
+# coordinator may go and come back, files that differ are told apart, and groups have their caps and shares over all gates.
 # limit: 120
 # variants: fifo
 # shellcheck source=tests/system/lib.sh
@@ -103,3 +103,47 @@ eventually 30 known 1 || fail "a server that has left is still known"
 umount "$WORK/mnt2" || fail "the second mount does not end"
 unmount_gate
 eventually 30 known 0 || fail "a mount that has left is still known"
+
+# --- Groups: accounts, and jobs within them. The cap of one is that of its jobs at both mounts together, and a job has its share of it.
+kill -TERM "$COORD"
+wait "$COORD" || fail "the coordinator did not end well"
+cat >"$SIDE/shared.toml" <<END
+by = "account/job"
+[group.physics]
+max = "8MiB/s"
+[group.physics.class.11]
+weight = 3
+[global]
+coordinator = "unix:$SIDE/coord"
+gates = 2
+END
+coordinator
+"$IOGATE" mount "$WORK/src2" "$WORK/mnt2" --policy "$SIDE/shared.toml" || fail "no second mount with groups"
+mount_gate --policy "$SIDE/shared.toml"
+for place in "$MNT" "$WORK/mnt2"; do
+    eventually 30 has "$place" 'shared through .*by a lease' || fail "no lease with groups: $("$IOGATE" status "$place" | grep policy)"
+done
+# charged ACCOUNT JOB MOUNT MIB
+charged() { SLURM_JOB_ACCOUNT=$1 SLURM_JOB_ID=$2 dd if=/dev/zero of="$3/of-$2" bs=128K count=$(($4 * 8)) status=none; }
+began=$(date +%s%3N)
+charged physics 11 "$MNT" 24 &
+one=$!
+charged physics 12 "$WORK/mnt2" 24 &
+other=$!
+charged biology 13 "$WORK/mnt2" 24 || fail "no write of an account without a cap"
+! is_gone "$one" || fail "an account without a cap is held to that of another one"
+shares() {
+    "$IOGATE" coord status "unix:$SIDE/coord" --json >"$SIDE/status.json"
+    jq -e '.gates | .groups[0].gates == 2 and .groups[0].used < 8900000 and .groups[0].held <= 8388608
+        and ([.named[] | select(.class == 11 or .class == 12)] | sort_by(.class) | map(.held) | .[0] > 2 * .[1] and .[1] > 1000000)' \
+        "$SIDE/status.json" >/dev/null
+}
+eventually 30 shares || fail "jobs of one account have no shares of its cap: $(jq -c .gates "$SIDE/status.json")"
+"$IOGATE" coord status "unix:$SIDE/coord" >"$SIDE/status"
+grep -q '^group  *gates' "$SIDE/status" && grep -q '^class  *group' "$SIDE/status" || fail "the coordinator shows no groups: $(cat "$SIDE/status")"
+wait "$one" && wait "$other" || fail "no write of the capped account"
+# 48 MiB at 8 MiB a second take 6 s, without what may be ahead.
+took=$(($(date +%s%3N) - began))
+[ "$took" -ge 5500 ] || fail "48 MiB of an account at 8 MiB/s over two mounts took $took ms"
+umount "$WORK/mnt2" || fail "the second mount does not end"
+unmount_gate

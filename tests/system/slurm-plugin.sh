@@ -167,6 +167,26 @@ job=$(cat "$SIDE/number")
 grep -Eq "^job $job " "$SIDE/status" || fail "the mount does not know the job $job"
 unmount_gate
 
+echo "== at a mount: the account that jobs are charged to, as Slurm says it to them"
+printf 'by = "account/job"\n[group.physics]\nmax = "2MiB/s"\n' >"$SIDE/accounts.toml"
+mount_gate --policy "$SIDE/accounts.toml"
+# charged ACCOUNT FILE: 3 MiB of a job of an account.
+charged() { "${srun[@]}" --account="$1" dd if=/dev/zero of="$MNT/$2" bs=128k count=24 status=none; }
+charged physics one &
+one=$!
+charged physics two &
+two=$!
+eventually 20 test -s "$MNT/one" || fail "the first job of the account does not write"
+eventually 20 test -s "$MNT/two" || fail "the second job of the account does not write"
+charged biology three || fail "a job of an account without a cap fails"
+! is_gone "$one" || ! is_gone "$two" || fail "a job of an account without a cap is held to that of another one"
+wait "$one" && wait "$two" || fail "a job of the capped account fails"
+"$IOGATE" status "$MNT" | tee "$SIDE/status"
+grep -q '^account physics' "$SIDE/status" && grep -q '^account biology' "$SIDE/status" || fail "the mount does not know the accounts"
+"$IOGATE" status --json "$MNT" | jq -e '[.now[] | select(.is_branch and .max == 2097152)] | .[0].capped_ns > 1000000000' >/dev/null ||
+    fail "the account was not held to its cap: $("$IOGATE" status --json "$MNT" | jq -c .now)"
+unmount_gate
+
 echo "== without iogate"
 kill -KILL "$COORDINATOR" && { wait "$COORDINATOR" || true; } 2>/dev/null
 rm -f "$SIDE/coord"

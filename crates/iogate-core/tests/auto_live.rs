@@ -297,6 +297,34 @@ fn what_was_measured_before_is_known_from_the_first_completions_on() {
     }
 }
 
+/// What one has learnt on such a virtual disk, the next one begins with; on a disk it begins with what spares seeks still.
+#[test]
+fn what_was_learnt_before_says_what_to_begin_with() {
+    for (device, first) in [("unit:20us", "fifo"), ("unit:300us", "fifo"), ("hdd", "aioli")] {
+        let unknown = || Storage::unknown("disk", true);
+        assert_eq!(unknown().first(DEPTH).to_string(), "aioli");
+        let mut world = World::before(device, &unknown(), unknown().first(DEPTH), 2, 0);
+        world.applies = true;
+        world.run(Span::from_secs(2));
+        assert_eq!(world.live.choice(Time::ZERO).prices.as_deref(), Some("learnt here"));
+        let findings = world.live.findings().unwrap();
+        assert!(!findings.is_empty());
+        let known = unknown().with_findings(&findings).told("kept since then");
+        assert_eq!(known.first(DEPTH).to_string(), first, "{device}");
+        // It is known from the first request on, and goes on learning.
+        let world = World::before(device, &known, known.first(DEPTH), 2, 0);
+        assert!(world.live.prices().is_some() && known.prices().is_some());
+        let choice = world.live.choice(Time::ZERO);
+        assert_eq!((choice.prices.as_deref(), choice.held), (Some("kept since then"), None));
+        assert!(world.live.findings().is_some());
+        assert!(
+            Live::new(&world.gate.config().clone(), &modelled("hdd"), world.live.pace(), Time::ZERO)
+                .findings()
+                .is_none()
+        );
+    }
+}
+
 #[test]
 fn too_few_dispatches_are_not_called_a_doubt() {
     let scheduler = SchedulerConfig::by_name("fifo").unwrap();

@@ -1,12 +1,17 @@
 //! One policy over many gates: what is divided, and that no two gates hold the same byte a second, whatever becomes of messages, gates
 //! and the allotter.
 
-use std::collections::{BTreeMap, BinaryHeap};
+#[path = "global_policy/chaos.rs"]
+mod chaos;
+#[path = "global_policy/groups.rs"]
+mod groups;
+
+use std::collections::BTreeMap;
 
 use iogate_core::global_policy::{
     Allotter, Demand, GateId, Grant, Holder, Level, Phase, Report, Terms, Usage, Want, level,
 };
-use iogate_core::policy::{Entitlement, Policy, Rate};
+use iogate_core::policy::{Entitlement, Leaf, Policy, Rate};
 use iogate_core::{AppId, Span, Time};
 use proptest::prelude::*;
 
@@ -16,11 +21,17 @@ fn at(ms: u64) -> Time {
     Time::from_nanos(ms * MS)
 }
 
+fn class(app: u32) -> Leaf {
+    AppId(app).into()
+}
+
+fn at_most(max: u64) -> Entitlement {
+    let max = Rate { bytes: max.try_into().ok(), requests: None };
+    Entitlement { max, ..Entitlement::default() }
+}
+
 fn capped(caps: &[(u32, u64)]) -> Terms {
-    let of = |&(app, max): &(u32, u64)| {
-        let max = Rate { bytes: max.try_into().ok(), requests: None };
-        (AppId(app), Entitlement { max, ..Entitlement::default() })
-    };
+    let of = |&(app, max): &(u32, u64)| (AppId(app), at_most(max));
     let policy = Policy { apps: caps.iter().map(of).collect(), ..Policy::default() };
     Terms { policy, ..Terms::default() }
 }
@@ -95,17 +106,17 @@ proptest! {
 struct Exact {
     number: u64,
     part: u32,
-    held: BTreeMap<AppId, u64>,
+    held: BTreeMap<Leaf, u64>,
 }
 
 impl Exact {
-    fn report(&mut self, allotter: &mut Allotter, now: Time, gate: u64, demands: &[(AppId, u64)]) {
+    fn report(&mut self, allotter: &mut Allotter, now: Time, gate: u64, demands: &[(Leaf, u64)]) {
         self.number += 1;
-        let of = |&(app, demand): &(AppId, u64)| Demand {
-            app,
+        let of = |&(leaf, demand): &(Leaf, u64)| Demand {
+            leaf,
             demand,
             used: 0,
-            held: self.held.get(&app).copied().unwrap_or(0),
+            held: self.held.get(&leaf).copied().unwrap_or(0),
         };
         let report = Report {
             number: self.number,
@@ -116,8 +127,8 @@ impl Exact {
         };
         let grant = allotter.report(now, GateId(gate), &report).expect("it is a new report");
         assert_eq!(grant.number, self.number);
-        let held: BTreeMap<AppId, u64> = grant.classes.into_iter().collect();
-        let is_lowered = self.held.iter().any(|(app, rate)| held.get(app).is_none_or(|now| now < rate));
+        let held: BTreeMap<Leaf, u64> = grant.classes.into_iter().collect();
+        let is_lowered = self.held.iter().any(|(leaf, rate)| held.get(leaf).is_none_or(|now| now < rate));
         (self.part, self.held) = (grant.part, held);
         if is_lowered {
             // As a holder does: what it has given up others may have as soon as it has said so.
@@ -134,7 +145,7 @@ proptest! {
         before in proptest::collection::vec(0u64..300_000, 2..24),
         seed in any::<u64>(),
     ) {
-        let app = AppId(1);
+        let app = class(1);
         let terms = capped(&[(1, cap)]);
         let mut allotter = Allotter::new(terms, Time::ZERO);
         let mut gates: Vec<Exact> = before.iter().map(|_| Exact::default()).collect();
@@ -174,14 +185,14 @@ fn what_nobody_asks_for_is_spread_and_a_part_is_left() {
     let mut gates = [Exact::default(), Exact::default()];
     for ms in (0..3_000).step_by(100) {
         for (gate, exact) in gates.iter_mut().enumerate() {
-            exact.report(&mut allotter, at(ms), gate as u64, &[(AppId(1), 100)]);
+            exact.report(&mut allotter, at(ms), gate as u64, &[(class(1), 100)]);
         }
         if ms < 1_010 {
-            assert_eq!(gates[0].held[&AppId(1)], 0, "nothing is granted while old leases may hold");
+            assert_eq!(gates[0].held[&class(1)], 0, "nothing is granted while old leases may hold");
         }
     }
     // 800 are not asked for: a third to each gate, a third for one that comes.
-    assert_eq!(gates.map(|gate| gate.held[&AppId(1)]), [366, 366]);
+    assert_eq!(gates.map(|gate| gate.held[&class(1)]), [366, 366]);
 }
 
 #[test]
@@ -193,23 +204,23 @@ fn a_total_is_divided_among_classes_and_then_over_gates() {
     let mut allotter = Allotter::new(terms, Time::ZERO);
     let mut gates = [Exact::default(), Exact::default(), Exact::default()];
     // The first class is at all gates, the second at one: shares are of all, not of a gate.
-    let demands = [&[(AppId(1), 9_000)][..], &[(AppId(1), 9_000)], &[(AppId(1), 9_000), (AppId(2), 9_000)]];
+    let demands = [&[(class(1), 9_000)][..], &[(class(1), 9_000)], &[(class(1), 9_000), (class(2), 9_000)]];
     for ms in (0..3_000).step_by(50) {
         for (gate, exact) in gates.iter_mut().enumerate() {
             exact.report(&mut allotter, at(ms), gate as u64, demands[gate]);
-            let now: u64 = allotter.allotted(AppId(1)).committed + allotter.allotted(AppId(2)).committed;
+            let now: u64 = allotter.allotted(class(1)).committed + allotter.allotted(class(2)).committed;
             assert!(now <= 8_000, "{now}");
         }
     }
     let held =
-        |app| gates.iter().map(|gate| gate.held.get(&AppId(app)).copied().unwrap_or(0)).collect::<Vec<_>>();
+        |app| gates.iter().map(|gate| gate.held.get(&class(app)).copied().unwrap_or(0)).collect::<Vec<_>>();
     assert_eq!((held(1), held(2)), (vec![666; 3], vec![0, 0, 6_000]));
 }
 
 #[test]
 fn one_that_begins_anew_keeps_what_gates_may_have_that_it_has_not_heard_of() {
     let terms = capped(&[(1, 1_000)]);
-    let demands = [(AppId(1), 5_000)];
+    let demands = [(class(1), 5_000)];
     let mut before = Allotter::new(terms.clone(), at(0));
     let mut gates: Vec<Exact> = (0..4).map(|_| Exact::default()).collect();
     for ms in (0..3_000).step_by(100) {
@@ -222,7 +233,7 @@ fn one_that_begins_anew_keeps_what_gates_may_have_that_it_has_not_heard_of() {
     let mut after = Allotter::new(terms, at(3_000));
     let mut held = |ms| {
         gates[0].report(&mut after, at(ms), 0, &demands);
-        gates[0].held[&AppId(1)]
+        gates[0].held[&class(1)]
     };
     let of_first: Vec<u64> = (3_000..62_900).step_by(100).map(&mut held).collect();
     assert!(of_first.iter().all(|held| *held == 250), "{of_first:?}");
@@ -258,9 +269,9 @@ fn a_report_that_comes_after_the_gate_has_left_does_not_bring_it_back() {
 #[test]
 fn without_an_answer_a_lease_is_kept_then_the_less_then_the_part() {
     let mut holder = Holder::new(capped(&[(1, 1_000)]), 4, at(0));
-    let usage = |admitted| [Usage { app: AppId(1), admitted, capped: Span::ZERO, deferred: 5 }];
+    let usage = |admitted| [Usage { leaf: class(1), admitted, capped: Span::ZERO, deferred: 5 }];
     assert_eq!(
-        (holder.phase(at(0)), holder.rate(at(0), AppId(1)), holder.rate(at(0), AppId(2))),
+        (holder.phase(at(0)), holder.rate(at(0), class(1)), holder.rate(at(0), class(2))),
         (Phase::New, Some(0), None)
     );
     let report = holder.report(at(10), usage(0));
@@ -270,222 +281,20 @@ fn without_an_answer_a_lease_is_kept_then_the_less_then_the_part() {
         lease: Span::from_secs(1),
         every: Span::from_millis(100),
         part: 1 << 30,
-        classes: vec![(AppId(1), 900)],
+        classes: vec![(class(1), 900)],
     };
     assert!(!holder.granted(at(20), &Grant { number: 0, ..grant.clone() }));
     assert!(holder.granted(at(20), &grant));
     assert!(!holder.granted(at(21), &grant), "doubled");
-    assert_eq!((holder.phase(at(1_009)), holder.rate(at(1_009), AppId(1))), (Phase::Lease, Some(900)));
-    assert_eq!((holder.phase(at(1_010)), holder.rate(at(1_010), AppId(1))), (Phase::Grace, Some(250)));
+    assert_eq!((holder.phase(at(1_009)), holder.rate(at(1_009), class(1))), (Phase::Lease, Some(900)));
+    assert_eq!((holder.phase(at(1_010)), holder.rate(at(1_010), class(1))), (Phase::Grace, Some(250)));
     let alone = 1_010 + 2 * 1_010 + 20;
     assert_eq!(holder.changes_at(at(1_010)), at(alone));
-    assert_eq!((holder.phase(at(alone)), holder.rate(at(alone), AppId(1))), (Phase::Alone, Some(250)));
+    assert_eq!((holder.phase(at(alone)), holder.rate(at(alone), class(1))), (Phase::Alone, Some(250)));
     // One that has never been answered goes by how many there are thought to be.
     let mut new = Holder::new(capped(&[(1, 1_000)]), 4, at(0));
     new.report(at(0), usage(0));
-    assert_eq!(new.rate(at(3_100), AppId(1)), Some(250));
+    assert_eq!(new.rate(at(3_100), class(1)), Some(250));
     holder.leave();
     assert_eq!((holder.phase(at(1_020)), holder.due()), (Phase::Left, Time::MAX));
-}
-
-/// Gates, an allotter and what is between them, as a seed says.
-struct Chaos {
-    seed: u64,
-    now: u64,
-    allotter: Option<Allotter>,
-    gates: BTreeMap<u64, (Holder, i64)>,
-    next_gate: u64,
-    /// By time, then number.
-    mail: BinaryHeap<std::cmp::Reverse<(u64, u64)>>,
-    letters: BTreeMap<u64, Letter>,
-    caps: Vec<(AppId, u64)>,
-    total: Option<u64>,
-    loss: u64,
-    terms: Terms,
-    phases: BTreeMap<&'static str, u64>,
-}
-
-#[derive(Clone)]
-enum Letter {
-    Up(u64, Report),
-    Down(u64, Grant),
-}
-
-impl Chaos {
-    fn random(&mut self, below: u64) -> u64 {
-        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.seed >> 33) % below
-    }
-
-    /// What a gate's clock shows: some start together, and go as much too fast or too slow as they may.
-    fn clock(&self, rate: i64) -> Time {
-        let now = self.now as i64 * MS as i64;
-        Time::from_nanos((5_000_000_000 + now + now / 1_000_000 * rate) as u64)
-    }
-
-    fn post(&mut self, letter: &Letter) {
-        if self.random(100) < self.loss {
-            return;
-        }
-        let copies = if self.random(10) == 0 { 2 } else { 1 };
-        for _ in 0..copies {
-            let delay = match self.random(20) {
-                0 => self.random(4_000),
-                1..=4 => self.random(400),
-                _ => self.random(20),
-            };
-            let number = self.letters.keys().last().map_or(0, |last| last + 1);
-            self.letters.insert(number, letter.clone());
-            self.mail.push(std::cmp::Reverse((self.now + delay, number)));
-        }
-    }
-
-    fn join(&mut self) {
-        // Over four leases no more than half of the skew, either way.
-        let rate = [0, 1_200, -1_200][self.random(3) as usize];
-        let holder = Holder::new(self.terms.clone(), 0, self.clock(rate));
-        self.gates.insert(self.next_gate, (holder, rate));
-        self.next_gate += 1;
-    }
-
-    fn step(&mut self) {
-        self.now += 1;
-        while let Some(&std::cmp::Reverse((due, number))) =
-            self.mail.peek().filter(|mail| mail.0.0 <= self.now)
-        {
-            let _ = due;
-            self.mail.pop();
-            match self.letters.remove(&number).unwrap() {
-                Letter::Up(gate, report) => {
-                    let now = at(self.now);
-                    let Some(allotter) = &mut self.allotter else { continue };
-                    if let Some(grant) = allotter.report(now, GateId(gate), &report) {
-                        self.post(&Letter::Down(gate, grant));
-                    }
-                }
-                Letter::Down(gate, grant) => {
-                    let Some((_, rate)) = self.gates.get(&gate) else { continue };
-                    let now = self.clock(*rate);
-                    self.gates.get_mut(&gate).unwrap().0.granted(now, &grant);
-                }
-            }
-        }
-        for gate in self.gates.keys().copied().collect::<Vec<_>>() {
-            let now = self.clock(self.gates[&gate].1);
-            if self.gates[&gate].0.due() > now {
-                continue;
-            }
-            let apps: Vec<AppId> = self.caps.iter().map(|(app, _)| *app).collect();
-            let mut usages = Vec::new();
-            for app in apps {
-                if self.random(4) > 0 {
-                    let deferred = if self.random(2) == 0 { 0 } else { self.random(100_000) };
-                    let admitted = self.random(3) * self.now * 100;
-                    let capped = Span::from_nanos(self.random(3) * self.now * MS);
-                    usages.push(Usage { app, admitted, capped, deferred });
-                }
-            }
-            let report = self.gates.get_mut(&gate).unwrap().0.report(now, usages);
-            self.post(&Letter::Up(gate, report));
-        }
-    }
-
-    fn check(&mut self) {
-        let mut all = 0;
-        for &(app, cap) in &self.caps {
-            let rates =
-                self.gates.values().map(|(holder, rate)| holder.rate(self.clock(*rate), app).unwrap());
-            let sum: u64 = rates.sum();
-            assert!(sum <= cap, "{sum} of {cap} at {} ms, seed {}", self.now, self.seed);
-            all += sum;
-        }
-        if let Some(total) = self.total {
-            assert!(all <= total, "{all} of {total} at {} ms, seed {}", self.now, self.seed);
-        }
-        let phases: Vec<Phase> =
-            self.gates.values().map(|(holder, rate)| holder.phase(self.clock(*rate))).collect();
-        for phase in phases {
-            let name = match phase {
-                Phase::New => "new",
-                Phase::Lease => "lease",
-                Phase::Grace => "grace",
-                Phase::Alone => "alone",
-                Phase::Left => "left",
-            };
-            *self.phases.entry(name).or_default() += 1;
-        }
-    }
-}
-
-fn chaos(seed: u64, with_total: bool) -> BTreeMap<&'static str, u64> {
-    let caps = vec![(1, 1_000_000), (2, 77_777), (3, 10)];
-    let total = with_total.then_some(900_000);
-    let mut terms = capped(&caps);
-    terms.policy.total = total.and_then(|total| total.try_into().ok());
-    terms.absent_max = Span::from_secs(10_000);
-    let mut world = Chaos {
-        seed,
-        now: 0,
-        allotter: Some(Allotter::new(terms.clone(), Time::ZERO)),
-        gates: BTreeMap::new(),
-        next_gate: 0,
-        mail: BinaryHeap::new(),
-        letters: BTreeMap::new(),
-        caps: caps.iter().map(|&(app, cap)| (AppId(app), cap)).collect(),
-        total,
-        loss: 5,
-        terms,
-        phases: BTreeMap::new(),
-    };
-    for _ in 0..5 {
-        world.join();
-    }
-    let (mut gone_until, mut has_restarted) = (0, false);
-    for _ in 0..25_000 {
-        match world.random(3_000) {
-            0 => world.loss = [0, 5, 30, 95][world.random(4) as usize],
-            1 if world.gates.len() > 2 => {
-                // Somebody leaves, and may say so.
-                let index = world.random(2) as usize;
-                let gate = *world.gates.keys().nth(index).unwrap();
-                let (mut holder, _) = world.gates.remove(&gate).unwrap();
-                if world.random(2) == 0 {
-                    let report = holder.leave();
-                    world.post(&Letter::Up(gate, report));
-                }
-            }
-            // One that begins anew knows what there was from any gate of before: gates that are new would tell it nothing.
-            2 if !has_restarted && world.gates.len() < 9 => world.join(),
-            3 if world.gates.values().all(|(holder, _)| holder.part() > 0) => {
-                world.allotter = None;
-                has_restarted = true;
-                gone_until = world.now + [0, 300, 6_000][world.random(3) as usize];
-            }
-            _ => {}
-        }
-        if world.allotter.is_none() && world.now >= gone_until {
-            world.allotter = Some(Allotter::new(world.terms.clone(), at(world.now)));
-        }
-        world.step();
-        world.check();
-    }
-    world.phases
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
-    /// Messages are lost, late and doubled, clocks go wrong as far as they may, gates come and go, the allotter is gone and begins anew: at
-    /// no time do all gates together have more than the cap.
-    #[test]
-    fn no_two_gates_hold_the_same_byte_a_second(seed in any::<u64>(), with_total in any::<bool>()) {
-        chaos(seed, with_total);
-    }
-}
-
-#[test]
-fn the_chaos_comes_to_all_phases() {
-    let phases = chaos(7, false);
-    for phase in ["new", "lease", "grace", "alone"] {
-        assert!(phases.get(phase).is_some_and(|count| *count > 500), "{phase}: {phases:?}");
-    }
 }

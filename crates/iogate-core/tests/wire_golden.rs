@@ -1,16 +1,16 @@
-//! The protocol's bytes, field by field: they stay as they are, or the version changes.
+//! The protocol's bytes, field by field: they stay as they are, or the version changes, or the number of the message.
 //!
-//! `UPDATE_GOLDEN=1 cargo test -p iogate-core --test wire_golden` writes the table anew: only together with a new version.
+//! `UPDATE_GOLDEN=1 cargo test -p iogate-core --test wire_golden` writes the table anew: only together with a new version or number.
 
 use std::fmt::Write;
 
 use iogate_core::wire::{
-    Allocate, Allotments, AppendRecord, Attr, CLASS_USE_BYTES, Cancel, Change, Claim, Close, Configure,
-    Entry, Evict, Failure, GetAttr, GetLayout, GetXattr, Gone, Goodbye, Granted, Hello, Identity, Link,
-    ListXattr, MAGIC, MakeNode, Offset, Open, Opened, Ping, Range, ReadAccounts, ReadDir, ReadLink,
-    ReadRecording, Record, Release, RemoveXattr, Rename, Renew, Renewed, ReplyHeader, ReportUse, Request,
-    RequestHeader, RequestOrigin, Reserve, Reserved, Resize, Seek, SetAttr, SetXattr, Settle, Space, StatFs,
-    Status, Striping, Symlink, Sync, Synced, Timestamp, Transfer, Unlink, VERSION, Welcome, Written,
+    Allocate, Allotments, AppendRecord, Attr, CLASS_ALLOTMENT_BYTES, CLASS_USE_BYTES, Cancel, Change, Claim,
+    Close, Configure, Entry, Evict, Failure, GetAttr, GetLayout, GetXattr, Gone, Goodbye, Granted, Hello,
+    Identity, Link, ListXattr, MAGIC, MakeNode, Offset, Open, Opened, Ping, Range, ReadAccounts, ReadDir,
+    ReadLink, ReadRecording, Record, Release, RemoveXattr, Rename, Renew, Renewed, ReplyHeader, ReportUse,
+    Request, RequestHeader, RequestOrigin, Reserve, Reserved, Resize, Seek, SetAttr, SetXattr, Settle, Space,
+    StatFs, Status, Striping, Symlink, Sync, Synced, Timestamp, Transfer, Unlink, VERSION, Welcome, Written,
 };
 
 const IDENTITY: Identity = Identity { inode: 0x0102, generation: 0x0304 };
@@ -179,7 +179,16 @@ fn values() -> Vec<(&'static str, Vec<u8>)> {
         ("Offset", bytes(&Offset { offset: 1 })),
         ("Space", bytes(&space)),
         ("Striping", bytes(&striping)),
-        ("Allotments", bytes(&Allotments { number: 1, lease: 2, every: 3, part: 4, classes: &[5; 12] })),
+        (
+            "Allotments",
+            bytes(&Allotments {
+                number: 1,
+                lease: 2,
+                every: 3,
+                part: 4,
+                classes: &[5; CLASS_ALLOTMENT_BYTES],
+            }),
+        ),
         ("Granted", bytes(&Granted { token: 1, lease: 2, waited: 3, share: 4, admission: 1 })),
         ("Renewed", bytes(&Renewed { lease: 1 })),
     ]

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use crate::Table;
-use crate::html::shell;
+use crate::html::{inline, shell};
 
 /// The reproduction of one paper.
 #[derive(Clone, Debug)]
@@ -83,15 +83,6 @@ impl Page {
             }
         };
         shell(&self.title, &[], &self.program, &content)
-    }
-}
-
-/// Text in which names stand in backticks.
-fn inline(text: &str) -> Markup {
-    html! {
-        @for (index, part) in text.split('`').enumerate() {
-            @if index % 2 == 1 { code { (part) } } @else { (part) }
-        }
     }
 }
 

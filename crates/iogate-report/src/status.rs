@@ -44,6 +44,9 @@ pub fn chosen(choice: &Choice) -> String {
     if let Some(held) = &choice.held {
         line("not chosen", held.clone());
     }
+    if let Some(prices) = &choice.prices {
+        line("prices", prices.clone());
+    }
     let before = choice.changes.len().saturating_sub(1);
     for changed in choice.changes[..before].iter().rev().take(CHANGES_SHOWN) {
         line("before", format!("{} ago: {}", time(changed.ago_ms as f64 * 1e6), changed.why));

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::html::inline;
+
 /// A table for a terminal.
 #[derive(Clone, Debug)]
 pub struct Table {
@@ -33,18 +35,18 @@ impl Table {
         out
     }
 
-    /// The same as a table of HTML.
+    /// The same as a table of HTML; names stand in backticks.
     pub fn html(&self) -> maud::Markup {
         let (header, rows) = (&self.rows[0], &self.rows[1..]);
         maud::html! {
             div.scroll {
                 table {
-                    thead { tr { @for cell in header { th scope="col" { (cell) } } } }
+                    thead { tr { @for cell in header { th scope="col" { (inline(cell)) } } } }
                     tbody {
                         @for row in rows {
                             tr {
                                 @for (index, cell) in row.iter().enumerate() {
-                                    @if index == 0 { th scope="row" { (cell) } } @else { td { (cell) } }
+                                    @if index == 0 { th scope="row" { (inline(cell)) } } @else { td { (inline(cell)) } }
                                 }
                             }
                         }

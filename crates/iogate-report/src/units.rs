@@ -66,13 +66,12 @@ pub(crate) fn interval(value: f64, half_width: Option<f64>, unit: Unit) -> Strin
     }
 }
 
-/// As [`significant`], but of what is small, the first digit that is not 0.
+/// As [`significant`], with three decimals of what is small; nobody needs to know what is below that.
 fn deviation(x: f64) -> String {
-    if x > 0.0 && x < 0.005 {
-        let decimals = (-x.log10()).ceil().min(6.0) as usize;
-        format!("{x:.decimals$}")
-    } else {
-        significant(x)
+    match x {
+        x if x <= 0.0 || x >= 0.005 => significant(x),
+        x if x >= 0.001 => format!("{x:.3}"),
+        _ => "<0.001".into(),
     }
 }
 
@@ -122,6 +121,18 @@ fn significant(x: f64) -> String {
     if x.fract() == 0.0 { format!("{x:.0}") } else { text }
 }
 
+/// A day, as in 2026-11-26, of a time in seconds since 1970 (UTC).
+pub fn date(seconds: u64) -> String {
+    // Days since 0000-03-01, so that the day that not all years have is the last one; 146,097 are 400 years.
+    let days = seconds / 86_400 + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let of_year = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let (day, month) = (of_year - (153 * month + 2) / 5 + 1, (month + 2) % 12 + 1);
+    format!("{:04}-{month:02}-{day:02}", era * 400 + year + u64::from(month <= 2))
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Estimate, Unit};
@@ -146,7 +157,22 @@ mod tests {
         assert_eq!(super::estimate(&of(1.5e6, Some(1e6)), Unit::BytesPerSecond), "1.43 \u{b1} 0.95 MiB/s");
         assert_eq!(super::estimate(&of(1.25, None), Unit::Ratio), "1.25");
         assert_eq!(super::estimate(&of(1.25, Some(0.0021)), Unit::Ratio), "1.25 \u{b1} 0.002");
+        assert_eq!(super::estimate(&of(1.25, Some(0.0009)), Unit::Ratio), "1.25 \u{b1} <0.001");
         assert_eq!(super::estimate(&of(0.0, Some(0.0)), Unit::Seconds), "0 \u{b1} 0 s");
         assert_eq!(super::quantity(0.5, Unit::Percent), "0.50 %");
+    }
+
+    #[test]
+    fn days_are_those_of_the_calendar() {
+        for (seconds, day) in [
+            (0, "1970-01-01"),
+            (86_399, "1970-01-01"),
+            (951_782_400, "2000-02-29"),
+            (951_868_800, "2000-03-01"),
+            (1_764_115_200, "2025-11-26"),
+            (4_107_542_400, "2100-03-01"),
+        ] {
+            assert_eq!(date(seconds), day);
+        }
     }
 }

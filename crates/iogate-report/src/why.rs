@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use iogate_core::Span;
-use iogate_core::blame::{Account, Cause};
+use iogate_core::blame::{Account, Cause, is_as_much};
 use serde::Serialize;
 
 use crate::table::Table;
@@ -13,6 +13,8 @@ use crate::units::time;
 const WORTH: f64 = 0.02;
 /// Amounts that differ by more than this part are not the same.
 const DIFFERS: f64 = 0.15;
+/// So many of those who slow an application down alike are named.
+const NAMED_MAX: usize = 3;
 
 /// One application, and who slows it down.
 #[derive(Clone, Debug, Serialize)]
@@ -103,9 +105,14 @@ impl Why {
         self.apps.iter().filter(|part| part.name != self.app).map(|part| part.seconds).sum()
     }
 
-    /// The other application that it waited for longest, if that is worth a word.
-    pub fn culprit(&self) -> Option<&Part> {
-        self.apps.iter().find(|part| part.name != self.app).filter(|part| part.percent >= 100.0 * WORTH)
+    /// The other application that it waited for longest, if that is worth a word, and those that it waited for as long as far as an
+    /// account can tell.
+    pub fn culprits(&self) -> Vec<&Part> {
+        let others = || self.apps.iter().filter(|part| part.name != self.app);
+        let most = others().next().filter(|part| part.percent >= 100.0 * WORTH);
+        most.map_or_else(Vec::new, |most| {
+            others().take_while(|part| is_as_much(part.seconds, most.seconds)).collect()
+        })
     }
 
     /// Of the time that it does not take itself, the cause of most.
@@ -120,18 +127,22 @@ impl Why {
     pub fn sentences(&self) -> Vec<String> {
         let span = |seconds: f64| time(seconds * 1e9);
         let (app, busy) = (&self.app, span(self.busy_s));
-        let mut said = vec![match self.culprit() {
-            Some(Part { name, seconds, percent }) => format!(
-                "{app} had requests in the gate for {busy}; {name} slowed it down most: {} of that, {percent:.0} %.",
+        let culprits = self.culprits();
+        let who = match culprits.as_slice() {
+            [] => "no other application slowed it down".into(),
+            [Part { name, seconds, percent }] => {
+                format!("{name} slowed it down most: {} of that, {percent:.0} %", span(*seconds))
+            }
+            [Part { seconds, percent, .. }, ..] => format!(
+                "{} slowed it down most, as far as can be told alike: {} of that, {percent:.0} %, or a little less each",
+                names(&culprits),
                 span(*seconds)
             ),
-            None => {
-                format!("{app} had requests in the gate for {busy}; no other application slowed it down.")
-            }
-        }];
+        };
+        let mut said = vec![format!("{app} had requests in the gate for {busy}; {who}.")];
         if let Some((cause, part)) = self.main_cause().filter(|(_, part)| part.percent >= 100.0 * WORTH) {
             said.push(format!("Mostly ({:.0} %) because {}.", part.percent, cause.meaning()));
-            said.push(format!("What to do: {}.", advice(cause, self.culprit())));
+            said.push(format!("What to do: {}.", advice(cause, &culprits)));
         }
         for gain in &self.gains {
             let Gain { without, with_s, without_s, .. } = gain;
@@ -174,8 +185,21 @@ impl Why {
     }
 }
 
-fn advice(cause: Cause, culprit: Option<&Part>) -> String {
-    let who = culprit.map_or("itself", |part| part.name.as_str());
+/// The names of applications as a part of a sentence.
+fn names(parts: &[&Part]) -> String {
+    let mut names: Vec<String> = parts.iter().take(NAMED_MAX).map(|part| part.name.clone()).collect();
+    if parts.len() > NAMED_MAX {
+        names.push(format!("{} more", parts.len() - NAMED_MAX));
+    }
+    match names.as_slice() {
+        [] => "itself".into(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+fn advice(cause: Cause, culprits: &[&Part]) -> String {
+    let who = names(culprits);
     match cause {
         Cause::Order => "let the programs not write where others read or write at the same time".into(),
         Cause::Cap => "raise the cap, or send less".into(),
@@ -183,17 +207,17 @@ fn advice(cause: Cause, culprit: Option<&Part>) -> String {
         Cause::Window => "shorter windows, or a scheduler without any".into(),
         Cause::Wait => "a scheduler that waits less, or not at all: `fifo`, `sjf`".into(),
         Cause::HandOver => "more threads for the mount or server, or fewer programs on its processors".into(),
-        Cause::Slots | Cause::Positioning | Cause::Beside if culprit.is_none() => {
+        Cause::Slots | Cause::Positioning | Cause::Beside if culprits.is_empty() => {
             "nothing that concerns others: it waits for its own requests; larger ones cost less".into()
         }
         Cause::Positioning => {
             format!(
-                "longer runs: `aioli` or `mlf`; or turns (`iogate turn`), so that {who} does not come between"
+                "longer runs: `aioli` or `mlf`; or turns (`iogate turn`), so that less of {who} comes between"
             )
         }
         Cause::Slots | Cause::Beside => {
             format!(
-                "a share for each (a policy), or turns (`iogate turn`), so that {who} takes less at a time"
+                "a share for each (a policy), or turns (`iogate turn`), so that less of {who} goes at a time"
             )
         }
         Cause::Own => "faster storage".into(),
@@ -211,6 +235,28 @@ mod tests {
         let doubts = vec![Doubt { without: "c".into(), why: "too little".into() }];
         let why = Why { app: "a".into(), busy_s: 10.0, causes: Vec::new(), apps: Vec::new(), gains, doubts };
         why.sentences()[1..].join("\n")
+    }
+
+    #[test]
+    fn who_is_charged_alike_is_named_alike() {
+        let first = |charged: &[(&str, f64)]| {
+            let part = |(name, seconds): &(&str, f64)| Part {
+                name: (*name).into(),
+                seconds: *seconds,
+                percent: 10.0 * seconds,
+            };
+            let (gains, doubts) = (Vec::new(), Vec::new());
+            let apps = charged.iter().map(part).collect();
+            let why = Why { app: "a".into(), busy_s: 10.0, causes: Vec::new(), apps, gains, doubts };
+            why.sentences().remove(0)
+        };
+        let said = first(&[("b", 4.0), ("a", 3.5), ("c", 3.3)]);
+        assert!(said.ends_with(&format!("; b slowed it down most: {} of that, 40 %.", time(4e9))), "{said}");
+        let said = first(&[("b", 4.0), ("c", 3.5), ("a", 2.5)]);
+        assert!(said.contains("; b and c slowed it down most, as far as can be told alike: "), "{said}");
+        let said = first(&["b", "c", "d", "e", "f"].map(|name| (name, 2.0)));
+        assert!(said.contains("; b, c, d and 2 more slowed it down most"), "{said}");
+        assert!(first(&[("a", 9.9), ("b", 0.1)]).ends_with("; no other application slowed it down."));
     }
 
     #[test]

@@ -15,6 +15,7 @@
 //! | [`trace`], [`replay`], [`log`] | a trace of arrivals through one gate (`docs/replay.md`) |
 //! | [`choice`] | how good the automatic choice of a scheduler is
 //! | [`advise`] | which scheduler would have suited a trace |
+//! | [`learnt`] | what was learnt of a storage, as text |
 //! | [`profile`] | what storage charges, as text; devices named by it |
 //! | [`record`] | arrivals and completions as a trace |
 //! | [`rng`] | seeded random numbers |
@@ -29,6 +30,7 @@ pub mod cache;
 pub mod choice;
 pub mod elevator;
 pub mod experiment;
+pub mod learnt;
 pub mod log;
 pub mod metrics;
 pub mod profile;

@@ -155,7 +155,7 @@ fn what_groups_had_is_told() {
 fn groups_are_refused_with_what_is_wrong() {
     let staff = "fair = true\n[group.staff]\nweight = 3";
     let capped = "fair = true\n[group.staff]\nmax = \"3MB/s\"";
-    let shared = format!("{staff}\n[global]\ngates = \"servers\"\ntotal = \"1GB/s\"");
+    let shared = format!("{capped}\n[global]\ngates = \"servers\"");
     let (inside, floor) = ("group = \"staff\"", "group = \"staff\"\nmin = \"2MB/s\"");
     for (gate, apps, says) in [
         (
@@ -182,8 +182,8 @@ fn groups_are_refused_with_what_is_wrong() {
         ),
         (
             &shared,
-            &[inside],
-            "group.staff: gates with one policy ([global]) have no groups; remove it, or [global]",
+            &[floor, floor],
+            "group.staff.max is 3000000 bytes a second, and those in it are promised 4000000 together",
         ),
         (
             "depth = 4\n[group.staff]",

@@ -88,12 +88,50 @@ fn shares_are_of_all_gates_together() {
     }
 }
 
+#[test]
+fn groups_have_their_cap_and_their_shares_over_all_gates() {
+    let seen = run(&scenario("global-groups"));
+    assert_eq!(seen.servers.len(), 16, "the load has been at all servers: {:?}", seen.servers);
+    let steps = seen.steps.iter().skip(1).map(Vec::len).min().unwrap();
+    let seconds: Vec<[u64; 5]> = (0..steps - 10)
+        .map(|step| [1, 2, 3, 4, 5].map(|app: usize| seen.steps[app][step..step + 10].iter().sum()))
+        .collect();
+    // At any time no group has more than its cap, and all together no more than the total.
+    let most = |of: fn(&[u64; 5]) -> u64| seconds.iter().map(of).max().unwrap();
+    let (physics, all) = (most(|apps| apps[0] + apps[1]), most(|apps| apps.iter().sum()));
+    println!("{physics} and {all} bytes in a second at most");
+    assert!(physics * 100 <= 400 * MB * 102, "{physics} bytes of the group in a second");
+    assert!(all * 100 <= 800 * MB * 102, "{all} bytes in a second");
+    // Each second that begins a second after a move or a start, and ends before the next, has the group's cap and everybody's share.
+    const LATE: usize = 300;
+    let is_near =
+        |step: usize| seen.moved.iter().chain([&LATE]).any(|&moved| moved <= step + 10 && step <= moved + 10);
+    for (from, until, due) in
+        [(20, LATE, [267, 133, 200, 0, 200]), (LATE, steps - 15, [267, 133, 100, 100, 200])]
+    {
+        let quiet: Vec<&[u64; 5]> =
+            (from..until).filter(|step| !is_near(*step)).map(|step| &seconds[step]).collect();
+        let least = quiet.iter().map(|apps| apps[0] + apps[1]).min().unwrap();
+        assert!(least * 100 >= 400 * MB * 98, "{least} bytes of the group in a second");
+        let mean = |app: usize| quiet.iter().map(|apps| apps[app]).sum::<u64>() / quiet.len() as u64 / MB;
+        let rates = [0, 1, 2, 3, 4].map(mean);
+        println!("{} seconds, {least} bytes of the group at least, {rates:?} MB/s of {due:?}", quiet.len());
+        for (rate, due) in rates.into_iter().zip(due) {
+            assert!(rate.abs_diff(due) * 100 <= due * 2, "{rates:?} MB/s, {due} expected");
+        }
+    }
+}
+
+/// Who has the cap: an application, or the group that it is in.
+const CAPPED: [(&str, &str); 2] =
+    [("", "max = \"160MB/s\""), ("[group.ours]\nmax = \"160MB/s\"", "group = \"ours\"")];
+
 /// Sixteen servers, each with as much load as the others or one with all of it, and faults.
-fn faulty(load: &str, faults: &str) -> Seen {
+fn faulty((groups, cap): (&str, &str), load: &str, faults: &str) -> Seen {
     run(&format!(
         "title = \"faults\"\ntime_max = \"100s\"\n[clients]\nnodes = 16\n[network]\nlatency = \"50us\"\n[servers]\nnodes = 16\n\
-         device = \"unit:100us\"\nstripe = \"1GiB\"\n[servers.gate]\nfair = true\ndepth = 4\n[global]\ngates = \"servers\"\n[[app]]\n\
-         name = \"one\"\nprocesses = 16\nnodes = 16\nop = \"read\"\nrequest = \"32KiB\"\nmax = \"160MB/s\"\n{load}\n{faults}\n"
+         device = \"unit:100us\"\nstripe = \"1GiB\"\n[servers.gate]\nfair = true\ndepth = 4\n[global]\ngates = \"servers\"\n{groups}\n[[app]]\n\
+         name = \"one\"\nprocesses = 16\nnodes = 16\nop = \"read\"\nrequest = \"32KiB\"\n{cap}\n{load}\n{faults}\n"
     ))
 }
 
@@ -102,7 +140,9 @@ const AT_ONE: &str = "pattern = \"random\"\nsharing = \"shared\"\nfile_bytes = \
 
 #[test]
 fn without_a_coordinator_each_gate_has_its_part() {
-    for (load, least) in [(EVEN, 97), (AT_ONE, 6)] {
+    for (cap, (load, least)) in
+        CAPPED.into_iter().flat_map(|cap| [(EVEN, 97), (AT_ONE, 6)].map(|load| (cap, load)))
+    {
         let mut load = load.to_owned();
         if load == AT_ONE {
             // The other gates are there, too.
@@ -110,7 +150,7 @@ fn without_a_coordinator_each_gate_has_its_part() {
                      file_bytes = \"16GiB\"\nbytes = \"1GiB\"\nrequest = \"4KiB\"\nmax = \"1MB/s\"\nbarrier = \"none\"";
         }
         let gone = "[[fault]]\nkind = \"lost-coordinator\"\nfrom = \"20s\"\nuntil = \"80s\"";
-        let seen = faulty(&load, gone);
+        let seen = faulty(cap, &load, gone);
         let seconds = seen.seconds(1);
         let most = *seconds.iter().max().unwrap();
         assert!(most * 100 <= 160 * MB * 102, "{most} bytes in a second");
@@ -129,8 +169,8 @@ fn gates_that_are_cut_off_and_gates_that_come_take_nothing_that_others_have() {
     let cut = "[[app]]\nname = \"late\"\nstart = \"30s\"\nprocesses = 1\nop = \"read\"\npattern = \"random\"\nsharing = \"shared\"\n\
                file_bytes = \"16GiB\"\nbytes = \"16MiB\"\nrequest = \"4KiB\"\n[[fault]]\nkind = \"cut-gate\"\nnode = 3\nfrom = \"10s\"\n\
                until = \"40s\"\n[[fault]]\nkind = \"cut-gate\"\nnode = 7\nfrom = \"15s\"";
-    for load in [EVEN, AT_ONE] {
-        let seen = faulty(load, cut);
+    for (cap, load) in CAPPED.into_iter().flat_map(|cap| [EVEN, AT_ONE].map(|load| (cap, load))) {
+        let seen = faulty(cap, load, cut);
         let seconds = seen.seconds(1);
         let most = *seconds[..740].iter().max().unwrap();
         assert!(most * 100 <= 160 * MB * 102, "{most} bytes in a second");

@@ -147,8 +147,13 @@ pub(crate) fn throughput(bytes: u64, elapsed: Duration) -> u64 {
     u64::try_from(per_second).unwrap_or(u64::MAX)
 }
 
-/// The file of a place: its name, with bytes that may be awkward in a file's name as %XX.
+/// The file of a place.
 fn path(directory: &Path, place: &str) -> PathBuf {
+    directory.join(format!("{}.json", file_name(place)))
+}
+
+/// A name for a file of a place: its own, with bytes that may be awkward there as %XX.
+pub fn file_name(place: &str) -> String {
     let mut name = String::new();
     for byte in place.bytes() {
         match byte {
@@ -164,7 +169,7 @@ fn path(directory: &Path, place: &str) -> PathBuf {
         name.truncate(NAME_BYTES_MAX);
         name.push_str(&format!("-{hash:016x}"));
     }
-    directory.join(format!("{name}.json"))
+    name
 }
 
 #[cfg(test)]

@@ -124,28 +124,29 @@ fn nearest<'a>(places: &'a [(PathBuf, String)], path: &Path) -> Option<&'a str> 
 }
 
 fn name_by_mount(mounts: &[Mount], directory: &Path, host: &str) -> String {
-    let around = mounts.iter().filter(|mount| directory.starts_with(&mount.point));
-    // Of several at one place the last is in sight.
-    let Some(mount) = around.max_by_key(|mount| mount.point.components().count()) else {
-        return format!("{host}:/");
-    };
-    let Mount { fs_type, source, point, .. } = mount;
+    match (network_name(mounts, directory), Mount::around(mounts, directory)) {
+        (Some(name), _) => name,
+        (None, Some(mount)) => format!("{host}:{}", mount.point.display()),
+        (None, None) => format!("{host}:/"),
+    }
+}
+
+/// The name of the file system of a directory, `TYPE:SOURCE`, if it is one at the other end of a network.
+pub fn network_name(mounts: &[Mount], directory: &Path) -> Option<String> {
+    let Mount { fs_type, source, .. } = Mount::around(mounts, directory)?;
     const NETWORK: [&str; 10] =
         ["lustre", "beegfs", "ceph", "gpfs", "9p", "cifs", "smb3", "orangefs", "pvfs2", "fuse.glusterfs"];
     let is_network = fs_type.starts_with("nfs")
         || NETWORK.contains(&fs_type.as_str())
         || source.starts_with("//")
         || source.contains([':', '@']) && !source.starts_with('/');
-    if !is_network {
-        return format!("{host}:{}", point.display());
-    }
     // One file system, whichever version of the protocol a node speaks.
     let fs_type = if fs_type == "nfs4" { "nfs" } else { fs_type };
     let source = match source.trim_end_matches('/') {
         bare if bare.ends_with(':') || bare.is_empty() => source,
         bare => bare,
     };
-    format!("{fs_type}:{source}")
+    is_network.then(|| format!("{fs_type}:{source}"))
 }
 
 #[cfg(test)]

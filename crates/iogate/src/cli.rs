@@ -19,6 +19,7 @@ mod bench;
 mod coord;
 mod nfs;
 mod policy;
+mod profile;
 mod remote;
 mod reproduce;
 mod run;
@@ -34,6 +35,7 @@ pub(crate) use bench::{BenchArgs, BenchStore, BenchWay, BenchWorkerArgs};
 pub(crate) use coord::{CoordArgs, CoordCommand, CoordReleaseArgs, CoordServeArgs, CoordStatusArgs};
 pub(crate) use nfs::NfsArgs;
 pub(crate) use policy::{PolicyArgs, PolicyCommand, SharesArgs};
+pub(crate) use profile::ProfileArgs;
 pub(crate) use remote::{Auth, RemoteArgs, Spread, Time};
 pub(crate) use reproduce::{Paper, ReproduceArgs};
 pub(crate) use run::RunArgs;
@@ -165,8 +167,9 @@ pub(crate) struct RoomArgs {
 /// What is known of the storage.
 #[derive(Debug, Args)]
 pub(crate) struct KnownArgs {
-    /// What the storage charges, as `iogate profile` has measured it; without it that is learnt from what is read and written
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    /// What the storage charges, as `iogate profile` has measured it; without it that is learnt from what is read and written. `kept`:
+    /// what is learnt is kept for the next time, and begun with then (`iogate profile --kept` lists it)
+    #[arg(long, value_name = "FILE|kept", value_hint = ValueHint::FilePath)]
     pub(crate) profile: Option<PathBuf>,
 }
 
@@ -527,34 +530,6 @@ pub(crate) struct DemoReaderArgs {
     pub(crate) piece: u64,
     #[arg(long)]
     pub(crate) end: u64,
-}
-
-/// Measure what storage charges for each kind of access
-///
-/// Reads and writes a file without a name in DIR, past the page cache where there is direct I/O; nothing is left behind. A profile
-/// is a device for `--device profile:FILE`. Storage that others use meanwhile gives wrong numbers; that is said where it shows.
-#[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("what").required(true).args(["directory", "device"]))]
-pub(crate) struct ProfileArgs {
-    /// A directory on the storage, with room for 64 MiB to 4 GiB
-    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
-    pub(crate) directory: Option<PathBuf>,
-
-    /// A modelled device instead, in virtual time (`iogate devices` lists them)
-    #[arg(long, value_name = "DEVICE")]
-    pub(crate) device: Option<String>,
-
-    /// For how long, about
-    #[arg(long, value_name = "TIME", default_value = "60s")]
-    pub(crate) budget: Time,
-
-    /// Write the profile, as TOML
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) out: Option<PathBuf>,
-
-    /// Print it as JSON
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// List the schedulers with their parameters

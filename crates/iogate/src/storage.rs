@@ -16,6 +16,7 @@ use iogate_sim::profile::ProfileTextError;
 use crate::cli::{KnownArgs, RoomArgs};
 use crate::devices;
 use crate::failure::Failure;
+use crate::kept::KeptPrices;
 
 /// Where the kernel tells of block devices by their numbers.
 const DEVICES: &str = "/sys/dev/block";
@@ -25,11 +26,7 @@ const DEEPEST: u32 = 8;
 /// The scheduler where none is named and nothing can be chosen: one that spares a disk its seeks if there is known to be one.
 /// Elsewhere deliberate waits cost more than they gain, and whoever is behind a server schedules there.
 pub(crate) fn fixed_scheduler(directory: Option<&Path>) -> SchedulerKind {
-    if directory.is_some_and(|directory| lies_on(directory, is_lone_disk)) {
-        SchedulerKind::Aioli
-    } else {
-        SchedulerKind::Fifo
-    }
+    if directory.is_some_and(is_lone_rotating_disk) { SchedulerKind::Aioli } else { SchedulerKind::Fifo }
 }
 
 /// The scheduler that a chosen one begins with: the fixed one, unless what is known of the storage says that sparing seeks does not
@@ -77,27 +74,70 @@ fn of_profile(file: &Path) -> String {
 }
 
 /// What is known of the storage below a directory, or behind servers: what was measured of it, if there is such a file.
-pub(crate) fn known(directory: Option<&Path>, profile: Option<&Path>) -> anyhow::Result<Storage> {
-    let Some(file) = profile else { return Ok(found(directory)) };
+fn measured(directory: Option<&Path>, file: &Path) -> anyhow::Result<Storage> {
     let profile = read_profile(file)?;
     let there = directory.map_or("servers".into(), kind);
     if profile.kind != there {
         let error = anyhow!("expected one of a {there}, found one of a {}", profile.kind);
         return Err(error.context(of_profile(file)));
     }
-    Ok(Storage::kept(profile))
+    Ok(Storage::kept(profile).told(format!("measured, {}", file.display())))
 }
 
-/// The same where a flag names the file.
-pub(crate) fn known_by(args: &KnownArgs, directory: Option<&Path>) -> Result<Storage, Failure> {
+/// Where prices are from, as people say it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Profiles {
+    /// From nowhere: they are assumed, and learnt meanwhile.
+    None,
+    /// From what is kept of the storage, which goes on.
+    Kept,
+    /// From a file.
+    Measured(PathBuf),
+}
+
+impl Profiles {
+    /// What was said, if anything was.
+    pub(crate) fn of(said: Option<&Path>) -> Profiles {
+        match said {
+            None => Profiles::None,
+            Some(said) if said == Path::new("kept") => Profiles::Kept,
+            Some(file) => Profiles::Measured(file.to_owned()),
+        }
+    }
+}
+
+/// What is known of the storage below a directory, or behind servers, and what keeps what is learnt of it. `direct`: past the page cache.
+pub(crate) fn known(
+    directory: Option<&Path>,
+    profiles: &Profiles,
+    direct: bool,
+) -> anyhow::Result<(Storage, Option<KeptPrices>)> {
+    match (profiles, directory) {
+        (Profiles::Measured(file), _) => Ok((measured(directory, file)?, None)),
+        (Profiles::Kept, Some(directory)) => {
+            let keeping = KeptPrices::of(directory, direct);
+            let storage = keeping.as_ref().map_or_else(|| found(Some(directory)), KeptPrices::storage);
+            Ok((storage, keeping))
+        }
+        _ => Ok((found(directory), None)),
+    }
+}
+
+/// The same where a flag says so.
+pub(crate) fn known_by(
+    args: &KnownArgs,
+    directory: Option<&Path>,
+    direct: bool,
+) -> Result<(Storage, Option<KeptPrices>), Failure> {
     let measure = "`iogate profile DIR --out FILE` measures what DIR lies on";
-    known(directory, args.profile.as_deref()).map_err(|error| Failure::usage(error).hint(measure))
+    let profiles = Profiles::of(args.profile.as_deref());
+    known(directory, &profiles, direct).map_err(|error| Failure::usage(error).hint(measure))
 }
 
 /// What can be found out about it without measuring.
 pub(crate) fn found(directory: Option<&Path>) -> Storage {
     match directory {
-        Some(directory) => Storage::unknown(&kind(directory), lies_on(directory, is_lone_disk)),
+        Some(directory) => Storage::unknown(&kind(directory), is_lone_rotating_disk(directory)),
         None => Storage::unknown("servers", false),
     }
 }
@@ -129,6 +169,11 @@ pub(crate) fn modelled(spec: &str, extent_bytes: u64) -> Result<Storage, Profile
 /// Whether a directory is known to lie on a rotating disk.
 pub(crate) fn is_rotational(directory: &Path) -> bool {
     lies_on(directory, is_rotating)
+}
+
+/// Whether a directory is known to lie on one rotating disk, and on no array of them.
+pub(crate) fn is_lone_rotating_disk(directory: &Path) -> bool {
+    lies_on(directory, is_lone_disk)
 }
 
 /// Whether the device that a directory lies on is known to be such a one.

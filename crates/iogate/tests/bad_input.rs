@@ -168,11 +168,24 @@ const CASES: &[(i32, &str, &str)] = &[
     (2, "probe dir --threshold 101", "expected 1 to 100"),
     (2, "probe dir --bytes 0", "out of range"),
     // Storage and traces.
-    (2, "profile", "<DIR|--device <DEVICE>>"),
+    (2, "profile", "<DIR|--device <DEVICE>|--kept>"),
     (1, "profile nowhere", "nowhere cannot be profiled"),
     (1, "profile file", "file cannot be profiled"),
     (2, "profile dir --budget 0s", "expected some time"),
     (2, "profile dir --device hdd", "cannot be used with"),
+    (2, "profile --device hdd --kept", "cannot be used with"),
+    (2, "profile dir --kept --out o.toml", "cannot be used with"),
+    (2, "profile --kept --budget 1s", "cannot be used with"),
+    (2, "profile dir --forget", "--kept"),
+    (2, "profile --kept --forget=all", "unexpected value 'all' for '--forget'"),
+    (2, "profile --kept", "nothing is kept: IOGATE_PROFILES says so"),
+    (1, "profile --kept nowhere", "nowhere must be a directory"),
+    (1, "profile --kept file", "file must be a directory"),
+    (1, "profile --kept /proc", "nothing says for certain which file system it is"),
+    (2, "mount dir mnt --store modelled --profile kept", "found with a modelled store"),
+    (2, "mount --remote 127.0.0.1:1 --profile kept mnt", "expected with a directory, found with --remote"),
+    (2, "mount dir mnt --profile nowhere.toml", "profile nowhere.toml: "),
+    (2, "nfs dir --listen 127.0.0.1:0 --profile broken.toml", "profile broken.toml: not TOML"),
     (2, "profile --device floppy", "unknown device 'floppy'"),
     (2, "profile --device profile:nowhere.toml", "the profile nowhere.toml"),
     (2, "profile --device profile:t.csv", "the profile t.csv: not TOML"),
@@ -325,6 +338,7 @@ fn each_is_refused_in_a_line() {
             .current_dir(folder.path())
             .env("HOME", folder.path().join("dir"))
             .env_remove("IOGATE_COORD")
+            .env("IOGATE_PROFILES", "none")
             .stdin(Stdio::null())
             .output()
             .unwrap();

@@ -9,6 +9,7 @@ use super::ring::{PRESENT_MAX, Ring, SPAN_MIN, Served};
 use super::status::{Changes, Choice};
 use crate::gate::{Dispatch, DispatchId, Gate};
 use crate::hash::HashMap;
+use crate::profile::Findings;
 use crate::request::{ClientId, Request, RequestId};
 use crate::time::Time;
 
@@ -88,10 +89,18 @@ impl Auto {
         }
     }
 
-    /// Lets it learn what the storage charges.
+    /// Lets it learn what the storage charges, from what `meter` knows on.
     pub fn learning(mut self, meter: Meter) -> Auto {
+        if let Some(pricing) = meter.pricing() {
+            self.chooser.set_pricing(Arc::new(pricing));
+        }
         self.meter = Some(meter);
         self
+    }
+
+    /// What it has learnt of what the storage charges, if it learns.
+    pub fn findings(&self) -> Option<Findings> {
+        self.meter.as_ref().map(|meter| meter.refit().findings())
     }
 
     /// A dispatch has been handed over.

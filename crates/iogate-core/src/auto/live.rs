@@ -21,7 +21,7 @@ use super::prior::Prior;
 use super::ring::{Limits, Ring, SPAN_MIN};
 use super::status::{Changes, Choice};
 use crate::gate::{GateConfig, Present};
-use crate::profile::{Class, Profile, Refit, Sample, Streams};
+use crate::profile::{Class, Findings, Profile, Refit, Sample, Streams};
 use crate::request::{ClientId, Op, Request, RequestId};
 use crate::sched::param::CONTIGUOUS_WAIT;
 use crate::sched::{Prices, SchedulerConfig, SchedulerKind};
@@ -151,41 +151,75 @@ pub struct Storage {
     profile: Profile,
     is_kept: bool,
     pricing: Option<Arc<dyn Pricing>>,
+    /// What was learnt of it before, under another load.
+    learnt: Option<Arc<Refit>>,
+    /// Where that comes from, for people.
+    told: String,
 }
 
 impl Storage {
     /// Nothing is known but whether it has an arm.
     pub fn unknown(kind: &str, rotational: bool) -> Storage {
-        Storage { profile: Profile::assumed(kind, rotational), is_kept: false, pricing: None }
+        let profile = Profile::assumed(kind, rotational);
+        Storage { profile, is_kept: false, pricing: None, learnt: None, told: String::new() }
     }
 
     /// It has been measured before.
     pub fn kept(profile: Profile) -> Storage {
-        Storage { profile, is_kept: true, pricing: None }
+        Storage { profile, is_kept: true, pricing: None, learnt: None, told: "measured".into() }
     }
 
     /// It is a device of which more can be made; `profile` was measured of it.
     pub fn modelled(profile: Profile, pricing: Arc<dyn Pricing>) -> Storage {
-        Storage { profile, is_kept: true, pricing: Some(pricing) }
+        Storage { pricing: Some(pricing), told: "those of the model".into(), ..Storage::kept(profile) }
+    }
+
+    /// Some of what it charges was learnt before. All else is as if nothing was known: it is assumed, and probed for.
+    #[must_use]
+    pub fn with_findings(self, findings: &Findings) -> Storage {
+        let refit = Refit::from_findings(&self.profile.kind, self.profile.rotational, findings);
+        Storage { profile: refit.profile(), learnt: Some(Arc::new(refit)), ..self }
+    }
+
+    /// With the words for people that say where its prices come from.
+    #[must_use]
+    pub fn told(self, told: impl Into<String>) -> Storage {
+        Storage { told: told.into(), ..self }
     }
 
     /// What a choice begins with in front of it, behind a gate that lets `depth` dispatches through: `aioli` where a seek costs more
     /// than that waits to spare one, and one dispatch at a time loses nothing; else `fifo`.
     pub fn first(&self, depth: u32) -> SchedulerConfig {
         let prices = self.profile.prices();
-        let spares = [Op::Read, Op::Write].into_iter().any(|op| prices.saving(op, 0) > longest_wait());
+        // Of an operation whose jumps nobody has measured they are only assumed to cost what those of a disk do.
+        let is_measured =
+            |op: &Op| self.profile.of(*op).random.iter().any(|line| line.low.count.max(line.high.count) > 0);
+        let both = [Op::Read, Op::Write];
+        let is_any = both.iter().any(is_measured);
+        let mut asked = both.into_iter().filter(|op| !is_any || is_measured(op));
+        let spares = asked.any(|op| prices.saving(op, 0) > longest_wait());
         let spares = spares && one_at_a_time(&*self.pricing(), depth);
         SchedulerConfig::new(if spares { SchedulerKind::Aioli } else { SchedulerKind::Fifo })
     }
 
     /// What deliberate waits need to know, if it has been measured.
     pub fn prices(&self) -> Option<Prices> {
-        self.is_kept.then(|| self.profile.prices())
+        let is_learnt = self.learnt.as_ref().is_some_and(|refit| refit.dispatches() >= DISPATCHES_MIN);
+        (self.is_kept || is_learnt).then(|| self.profile.prices())
+    }
+
+    /// What goes on learning what it charges.
+    fn refit(&self) -> Refit {
+        match &self.learnt {
+            Some(learnt) => Refit::clone(learnt),
+            None if self.is_kept => Refit::from_kept(self.profile.clone()),
+            None => Refit::from_nothing(&self.profile.kind, self.profile.rotational),
+        }
     }
 
     fn pricing(&self) -> Arc<dyn Pricing> {
-        let learnt =
-            || Arc::new(Learnt { profile: self.profile.clone(), coverage: None }) as Arc<dyn Pricing>;
+        let coverage = self.learnt.as_ref().map(|learnt| learnt.coverage());
+        let learnt = || Arc::new(Learnt { profile: self.profile.clone(), coverage }) as Arc<dyn Pricing>;
         self.pricing.clone().unwrap_or_else(learnt)
     }
 }
@@ -241,11 +275,6 @@ pub struct Live {
 impl Live {
     /// One for a gate with these settings, in front of such a storage, that simulates at `pace`.
     pub fn new(gate: &GateConfig, storage: &Storage, pace: Pace, now: Time) -> Live {
-        let profile = storage.profile.clone();
-        let refit = match storage.is_kept {
-            true => Refit::from_kept(profile),
-            false => Refit::from_nothing(&profile.kind, profile.rotational),
-        };
         let chooser = Chooser::new(gate, storage.pricing(), now);
         Live {
             chooser: match storage.is_kept && pace.is_any() {
@@ -254,7 +283,7 @@ impl Live {
             },
             gate: gate.clone(),
             storage: storage.clone(),
-            refit,
+            refit: storage.refit(),
             streams: Streams::default(),
             pace,
             doubts: 0,
@@ -389,6 +418,20 @@ impl Live {
         }
     }
 
+    /// What has been learnt of the storage, and what was known of that before; none where all of it was measured, or is a model.
+    pub fn findings(&self) -> Option<Findings> {
+        (!self.storage.is_kept).then(|| self.refit.findings())
+    }
+
+    /// Where prices come from, for people.
+    fn told(&self) -> String {
+        match &*self.storage.told {
+            "" if self.refit.dispatches() < DISPATCHES_MIN => "assumed".into(),
+            "" => "learnt here".into(),
+            told => told.into(),
+        }
+    }
+
     /// How much the next window is to be of.
     pub fn limits(&self) -> Limits {
         self.chooser.limits()
@@ -414,6 +457,7 @@ impl Live {
         };
         let mut choice = Choice::of(status, now).with(&self.changes, now);
         choice.switches += self.switches;
+        choice.prices = Some(self.told());
         choice.held = match self.few {
             true => Some(format!("too few dispatches yet: {} of {DISPATCHES_MIN}", self.refit.dispatches())),
             false => (self.doubts > 0).then(|| String::from(DOUBT)),

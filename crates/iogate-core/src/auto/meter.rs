@@ -56,6 +56,11 @@ impl Meter {
         }
     }
 
+    /// What has been learnt so far, and what was known before.
+    pub fn refit(&self) -> &Refit {
+        &self.refit
+    }
+
     /// What has been learnt so far, if it is enough to believe.
     pub fn pricing(&self) -> Option<Learnt> {
         (self.refit.dispatches() >= DISPATCHES_MIN).then(|| Learnt::of(&self.refit))

@@ -123,6 +123,9 @@ pub struct Choice {
     /// Why nothing is chosen at the moment, if nothing is.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub held: Option<String>,
+    /// Where it comes from what the storage is taken to charge, if that is known.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub prices: Option<String>,
     /// What was considered last, and how many times as fast as `fifo` it is expected to be.
     pub considered: Vec<Considered>,
     /// How far predictions were from what was measured.
@@ -206,6 +209,7 @@ impl Choice {
             since_ms: now.since(change.at).as_nanos() / 1_000_000,
             why: change.to_string(),
             held: None,
+            prices: None,
             considered: considered.collect(),
             error_percent: error.map(|error| (error / 1_000) as f64 / 10.0),
             turns,

@@ -111,6 +111,12 @@ pub struct Page {
     pub next: Option<u32>,
 }
 
+/// Whether what an account charges to somebody is as much as the `most` that it charges to anybody else, as far as it can tell: nearer
+/// than 15 %, which is what its amounts are to be believed to.
+pub fn is_as_much(charged: f64, most: f64) -> bool {
+    charged >= 0.85 * most
+}
+
 /// Accounts in a [`Page`]: as JSON, with names of 100 bytes, they have less than 60 KiB.
 pub const PAGE_ACCOUNTS: u32 = 40;
 

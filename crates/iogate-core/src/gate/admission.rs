@@ -9,7 +9,7 @@ use super::{DispatchId, Gate};
 use crate::blame::Place;
 use crate::global_policy::Usage;
 use crate::hash::HashMap;
-use crate::policy::{Arbiter, ClassId, Entitlement, Next, Policy, Standing};
+use crate::policy::{Arbiter, ClassId, Entitlement, Leaf, Next, Policy, Standing};
 use crate::queue::{NONE, Pending, SlotId, State};
 use crate::request::{AppId, Op};
 use crate::sched::{ConfigError, Prices};
@@ -164,18 +164,18 @@ impl Gate {
         }
     }
 
-    /// Of a policy whose caps many gates share: applications may have so much here from now on, in bytes a second, and all others that are
+    /// Of a policy whose caps many gates share: classes may have so much here from now on, in bytes a second, and all others that are
     /// allotted anything nothing. As after any mutation, the gate is to be asked then.
-    pub fn allot(&mut self, now: Time, rates: impl IntoIterator<Item = (AppId, u64)>) {
+    pub fn allot(&mut self, now: Time, rates: impl IntoIterator<Item = (Leaf, u64)>) {
         let now = self.advance(now);
         if let Some(admission) = &mut self.admission {
             admission.arbiter.allot(now, rates);
         }
     }
 
-    /// What an application is allotted here, in bytes a second; `None`: its policy has nothing to allot.
-    pub fn allotment(&self, app: AppId) -> Option<u64> {
-        self.admission.as_ref()?.arbiter.allotment(app)
+    /// What a class is allotted here, in bytes a second; `None`: its policy has nothing to allot.
+    pub fn allotment(&self, leaf: Leaf) -> Option<u64> {
+        self.admission.as_ref()?.arbiter.allotment(leaf)
     }
 
     /// Whether somebody has come, since this was asked last, to whom nothing is allotted.
@@ -183,7 +183,7 @@ impl Gate {
         self.admission.as_mut().is_some_and(|admission| admission.arbiter.take_lack())
     }
 
-    /// What applications have used and asked for that are allotted something, for a [`Holder`](crate::global_policy::Holder).
+    /// What classes have used and asked for that are allotted something, for a [`Holder`](crate::global_policy::Holder).
     pub fn usages(&self, now: Time) -> impl Iterator<Item = Usage> + '_ {
         let now = now.max(self.now);
         self.admission.iter().flat_map(move |admission| admission.arbiter.usages(now))
@@ -314,12 +314,23 @@ impl Gate {
             loop {
                 let admission = self.admission.as_ref()?;
                 let first = admission.lists[id.index()].0;
+                let follows = self.is_followed(first, self.pending.slot(first).next);
                 self.admit_deferred(now, first);
-                if !self.admission.as_ref()?.arbiter.goes_on(id) {
+                let Admission { arbiter, .. } = self.admission.as_deref()?;
+                if !arbiter.goes_on(id) && !(follows && arbiter.lends_on(id)) {
                     break;
                 }
             }
         }
+    }
+
+    /// Whether a deferred request goes on where the one before it ends, and the scheduler takes both at once.
+    fn is_followed(&self, slot: SlotId, next: SlotId) -> bool {
+        if next == NONE || !self.scheduler().kind().takes_runs() {
+            return false;
+        }
+        let (this, next) = (self.pending.slot(slot), self.pending.slot(next));
+        (this.file, this.op, this.end()) == (next.file, next.op, next.offset)
     }
 
     fn admit_deferred(&mut self, now: Time, slot: SlotId) {

@@ -1,12 +1,15 @@
-//! Who gets what of a class's cap: gates, leases, parts.
+//! Who gets what of a class's cap, and of the caps around it: gates, leases, parts.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
+use core::num::NonZeroU64;
 
 use super::class::Class;
-use super::fill::{Level, Want};
+use super::division::Division;
+use super::fill::Want;
 use super::{Grant, Report, Terms, WHOLE};
 use crate::hash::HashMap;
+use crate::policy::Leaf;
 use crate::request::AppId;
 use crate::time::{Span, Time};
 
@@ -14,7 +17,7 @@ use crate::time::{Span, Time};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GateId(pub u64);
 
-/// A class of more gates than a few is divided anew so often, at most, and the total among classes.
+/// A class of more gates than a few is divided anew so often, at most, and what is around classes among them.
 const PAUSE: Span = Span::from_millis(20);
 /// Most gates that it knows; others are not answered.
 const GATES_MAX: usize = 1 << 16;
@@ -24,7 +27,7 @@ const ANSWERS: usize = 2;
 /// Gates that have left and are remembered, at most: a report that was under way comes soon, or never.
 const LEFT_MAX: usize = 1 << 12;
 
-/// Divides caps, and a total, over gates. `report` is O(classes of the report), and what is divided anew.
+/// Divides caps of classes and branches, and a total, over gates. `report` is O(classes of the report), and what is divided anew.
 ///
 /// Time is the driver's, and never decreases. A driver that knows that a gate is gone for good says so with a report that leaves.
 #[derive(Debug)]
@@ -37,19 +40,28 @@ pub struct Allotter {
     alarms: BTreeSet<(Time, GateId)>,
     /// Gates that have left lately: when, which, and the number of the report that said so.
     left: VecDeque<(Time, GateId, u64)>,
-    classes: HashMap<AppId, Class>,
-    /// What all gates may hold together, of all classes.
-    committed: u128,
+    classes: HashMap<Leaf, Class>,
+    /// What is around classes that are here: branches, and (`None`) all that there is.
+    pools: HashMap<Option<AppId>, Pool>,
     /// Parts of all gates; of those of them that are absent; of those that nobody has heard of since the allotter began.
     parts: u64,
     parts_absent: u64,
     parts_unknown: Option<u64>,
-    level: Level,
-    spare: u64,
-    /// When the total was divided, if there is one.
+    /// How pools were divided, and when, if there are any that have a cap.
+    division: Division,
     divided_at: Option<Time>,
     /// Demands of a class while it is divided.
     demands: Vec<u64>,
+}
+
+/// What all classes in it have.
+#[derive(Debug)]
+struct Pool {
+    cap: Option<u64>,
+    /// What all gates may hold of them together.
+    committed: u128,
+    /// How many there are.
+    classes: usize,
 }
 
 #[derive(Debug)]
@@ -68,7 +80,7 @@ struct Gate {
     part_held: u64,
     part_offered: u64,
     /// Classes that it has something of.
-    apps: Vec<AppId>,
+    leaves: Vec<Leaf>,
     alarm: Time,
 }
 
@@ -94,7 +106,7 @@ pub struct Allotted {
 impl Allotted {
     fn of(class: &Class) -> Allotted {
         Allotted {
-            gates: class.gates() as u32,
+            gates: class.gates().len() as u32,
             demand: narrow(class.demand()),
             used: narrow(class.used()),
             committed: narrow(class.committed()),
@@ -117,12 +129,11 @@ impl Allotter {
             alarms: BTreeSet::new(),
             left: VecDeque::new(),
             classes: HashMap::default(),
-            committed: 0,
+            pools: HashMap::default(),
             parts: 0,
             parts_absent: 0,
             parts_unknown: None,
-            level: Level::FULL,
-            spare: 0,
+            division: Division::default(),
             divided_at: None,
             demands: Vec::new(),
         }
@@ -144,13 +155,32 @@ impl Allotter {
     }
 
     /// What there is of a class.
-    pub fn allotted(&self, app: AppId) -> Allotted {
-        self.classes.get(&app).map_or(Allotted::default(), Allotted::of)
+    pub fn allotted(&self, leaf: Leaf) -> Allotted {
+        self.classes.get(&leaf).map_or(Allotted::default(), Allotted::of)
     }
 
     /// What there is of each class, in no order.
-    pub fn classes(&self) -> impl Iterator<Item = (AppId, Allotted)> + '_ {
-        self.classes.iter().map(|(app, class)| (*app, Allotted::of(class)))
+    pub fn classes(&self) -> impl Iterator<Item = (Leaf, Allotted)> + '_ {
+        self.classes.iter().map(|(leaf, class)| (*leaf, Allotted::of(class)))
+    }
+
+    /// What those within each branch have together, by number. O(classes at gates).
+    pub fn branches(&self) -> BTreeMap<AppId, Allotted> {
+        let mut branches: BTreeMap<AppId, (Allotted, BTreeSet<GateId>)> = BTreeMap::new();
+        for (leaf, class) in &self.classes {
+            let Allotted { demand, used, committed, .. } = Allotted::of(class);
+            for branch in self.terms.policy.branches_around(leaf.within) {
+                let (sum, gates) = branches.entry(branch).or_default();
+                sum.demand = sum.demand.saturating_add(demand);
+                sum.used = sum.used.saturating_add(used);
+                sum.committed = sum.committed.saturating_add(committed);
+                gates.extend(class.gates());
+            }
+        }
+        let counted = |(branch, (sum, gates)): (AppId, (Allotted, BTreeSet<GateId>))| {
+            (branch, Allotted { gates: gates.len() as u32, ..sum })
+        };
+        branches.into_iter().map(counted).collect()
     }
 
     /// A gate has reported. `None`: there is nothing to answer, as it is an older report than one that has come, or the gate leaves.
@@ -208,8 +238,8 @@ impl Allotter {
         let lease_end = gate.answers[0].map_or(now, |(_, sent)| sent + once);
         if gate.has_lease && now >= lease_end {
             gate.has_lease = false;
-            let apps = core::mem::take(&mut gate.apps);
-            apps.into_iter().for_each(|app| self.clear(app, id, None));
+            let leaves = core::mem::take(&mut gate.leaves);
+            leaves.into_iter().for_each(|leaf| self.clear(leaf, id, None));
         }
         self.plan(id);
     }
@@ -235,16 +265,50 @@ impl Allotter {
         if gate.is_absent {
             self.parts_absent -= gate.part();
         }
-        gate.apps.into_iter().for_each(|app| self.clear(app, id, None));
+        gate.leaves.into_iter().for_each(|leaf| self.clear(leaf, id, None));
     }
 
-    fn clear(&mut self, app: AppId, id: GateId, number: Option<u64>) {
-        let Some(class) = self.classes.get_mut(&app) else { return };
+    fn clear(&mut self, leaf: Leaf, id: GateId, number: Option<u64>) {
+        let Some(class) = self.classes.get_mut(&leaf) else { return };
         let before = class.committed();
         class.clear(id, number);
-        self.committed = self.committed - before + class.committed();
-        if class.gates() == 0 {
-            self.classes.remove(&app);
+        let (after, is_gone) = (class.committed(), class.gates().len() == 0);
+        self.commit(leaf, before, after);
+        if is_gone {
+            self.classes.remove(&leaf);
+            for around in around(&self.terms, leaf) {
+                let Some(pool) = self.pools.get_mut(&around) else { continue };
+                pool.classes -= 1;
+                if pool.classes == 0 {
+                    self.pools.remove(&around);
+                }
+            }
+        }
+    }
+
+    /// Gates may hold another sum of a class than before.
+    fn commit(&mut self, leaf: Leaf, before: u128, after: u128) {
+        for around in around(&self.terms, leaf) {
+            if let Some(pool) = self.pools.get_mut(&around) {
+                pool.committed = pool.committed - before + after;
+            }
+        }
+    }
+
+    /// A class is here, with this cap.
+    fn open(&mut self, leaf: Leaf, cap: u64) {
+        if self.classes.contains_key(&leaf) {
+            return;
+        }
+        self.classes.insert(leaf, Class::new(cap));
+        for around in around(&self.terms, leaf) {
+            let cap = self.terms.policy.cap_around(around);
+            let pool = self.pools.entry(around).or_insert_with(|| {
+                // Who waits for it does not wait for the next division.
+                self.divided_at = None;
+                Pool { cap: cap.map(NonZeroU64::get), committed: 0, classes: 0 }
+            });
+            pool.classes += 1;
         }
     }
 
@@ -269,7 +333,7 @@ impl Allotter {
                     has_lease: false,
                     part_held: 0,
                     part_offered: 0,
-                    apps: Vec::new(),
+                    leaves: Vec::new(),
                     alarm: now,
                 },
             );
@@ -289,83 +353,82 @@ impl Allotter {
 
     /// What it says of classes.
     fn take_in(&mut self, id: GateId, report: &Report) {
-        let mut apps = Vec::with_capacity(report.classes.len());
+        let mut leaves = Vec::with_capacity(report.classes.len());
         for demand in &report.classes {
-            let Some(cap) = self.terms.cap_of(demand.app) else { continue };
-            let class = self.classes.entry(demand.app).or_insert_with(|| Class::new(cap));
+            let leaf = demand.leaf;
+            let Some(cap) = self.terms.cap_of(leaf) else { continue };
+            self.open(leaf, cap);
+            let Some(class) = self.classes.get_mut(&leaf) else { continue };
             let before = class.committed();
             class.report(id, report.number, [demand.demand, demand.used, demand.held]);
-            self.committed = self.committed - before + class.committed();
-            apps.push(demand.app);
+            let after = class.committed();
+            self.commit(leaf, before, after);
+            leaves.push(leaf);
         }
         let Some(gate) = self.gates.get_mut(&id) else { return };
-        let old = core::mem::replace(&mut gate.apps, apps);
-        for app in old {
-            self.clear(app, id, Some(report.number));
+        let old = core::mem::replace(&mut gate.leaves, leaves);
+        for leaf in old {
+            self.clear(leaf, id, Some(report.number));
         }
     }
 
-    /// So much of a cap is kept for gates that may use their parts of it.
-    fn kept(&self, cap: u64) -> u64 {
+    /// So much of a cap is not kept for gates that may use their parts of it.
+    fn usable(&self, cap: u64) -> u64 {
         let is_early = self.now < self.began + self.terms.absent_max;
         let unknown = self.parts_unknown.filter(|_| is_early).unwrap_or(0);
         let kept = u128::from(cap) * u128::from(self.parts_absent + unknown);
-        u64::try_from(kept.div_ceil(u128::from(WHOLE))).unwrap_or(u64::MAX)
+        cap.saturating_sub(u64::try_from(kept.div_ceil(u128::from(WHOLE))).unwrap_or(u64::MAX))
     }
 
-    /// Divides the total among classes, if it is time.
+    /// Divides the total and the caps of branches among what is in them, if it is time.
     fn divide(&mut self) {
-        let Some(total) = self.terms.policy.total else { return };
+        if !self.terms.has_pools() {
+            return;
+        }
         let pause = Span::from_micros(self.classes.len() as u64).max(PAUSE);
         if self.divided_at.is_some_and(|at| self.now.since(at) < pause) {
             return;
         }
-        let total = total.get() - self.kept(total.get()).min(total.get());
-        let wants: Vec<Want> = self.classes.iter().map(|(app, class)| self.want(*app, class)).collect();
-        self.level = Level::of(total, &wants);
-        let demand: u64 = wants.iter().fold(0, |sum, want| sum.saturating_add(want.demand));
-        self.spare = if self.level.is_full() {
-            total.saturating_sub(demand) / (self.classes.len() as u64 + 1)
-        } else {
-            0
-        };
+        let wants = self.classes.iter().map(|(leaf, class)| (*leaf, self.want(*leaf, class)));
+        self.division = Division::of(&self.terms.policy, |cap| self.usable(cap), wants);
         self.divided_at = Some(self.now);
     }
 
-    fn want(&self, app: AppId, class: &Class) -> Want {
-        self.terms.want(app, narrow(class.demand()).min(class.cap))
+    fn want(&self, leaf: Leaf, class: &Class) -> Want {
+        self.terms.want(leaf, narrow(class.demand()).min(class.cap))
+    }
+
+    /// How much of a class may be given that nobody holds: of it, and of all that it is within.
+    fn free(&self, leaf: Leaf, class: &Class) -> u64 {
+        let left = |cap: u64, committed: u128| self.usable(cap).saturating_sub(narrow(committed));
+        let pools = around(&self.terms, leaf).filter_map(|around| self.pools.get(&around));
+        let around = pools.filter_map(|pool| Some(left(pool.cap?, pool.committed)));
+        around.fold(left(class.cap, class.committed()), u64::min)
     }
 
     fn answer(&mut self, id: GateId, report: &Report) -> Grant {
         let now = self.now;
         let learns = now < self.began + self.once();
         self.divide();
-        let total =
-            self.terms.policy.total.map(|total| total.get() - self.kept(total.get()).min(total.get()));
         let mut demands = core::mem::take(&mut self.demands);
         let mut granted = Vec::with_capacity(report.classes.len());
         for demand in &report.classes {
-            let app = demand.app;
-            let Some(cap) = self.terms.cap_of(app) else { continue };
-            let usable = cap - self.kept(cap).min(cap);
-            let Some(class) = self.classes.get(&app) else { continue };
-            let is_due = class.is_due(now, usable, self.divided_at, PAUSE);
-            let of_total = self
-                .terms
-                .policy
-                .total
-                .map(|_| self.level.of_want(&self.want(app, class)).saturating_add(self.spare));
-            let Some(class) = self.classes.get_mut(&app) else { continue };
-            if is_due {
-                class.fill(now, usable, of_total.unwrap_or(usable), &mut demands);
+            let leaf = demand.leaf;
+            let Some(class) = self.classes.get(&leaf) else { continue };
+            let usable = self.usable(class.cap);
+            let share = match self.terms.has_pools() {
+                true => self.division.share(leaf, &self.want(leaf, class)),
+                false => usable,
+            };
+            let free = self.free(leaf, class);
+            let Some(class) = self.classes.get_mut(&leaf) else { continue };
+            if class.is_due(now, usable, self.divided_at, PAUSE) {
+                class.fill(now, usable, share, &mut demands);
             }
             let before = class.committed();
-            let mut free = usable.saturating_sub(narrow(before));
-            if let Some(total) = total {
-                free = free.min(total.saturating_sub(narrow(self.committed)));
-            }
-            granted.push((app, class.offer(id, free, learns)));
-            self.committed = self.committed - before + class.committed();
+            granted.push((leaf, class.offer(id, free, learns)));
+            let after = class.committed();
+            self.commit(leaf, before, after);
         }
         self.demands = demands;
         let part = self.offer_part(id);
@@ -399,4 +462,10 @@ impl Allotter {
         }
         gate.part_offered as u32
     }
+}
+
+/// What is around a class, from the inside out, at last all that there is; nothing, where only caps of classes are divided.
+fn around(terms: &Terms, leaf: Leaf) -> impl Iterator<Item = Option<AppId>> + '_ {
+    let has_pools = terms.has_pools();
+    terms.policy.branches_around(leaf.within).map(Some).chain([None]).take_while(move |_| has_pools)
 }

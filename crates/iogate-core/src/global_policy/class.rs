@@ -76,8 +76,9 @@ impl Class {
         self.used
     }
 
-    pub(super) fn gates(&self) -> usize {
-        self.places.len()
+    /// Gates that have something of it.
+    pub(super) fn gates(&self) -> impl ExactSizeIterator<Item = GateId> + '_ {
+        self.places.iter().map(|place| place.gate)
     }
 
     fn find(&self, gate: GateId) -> Result<usize, usize> {
@@ -125,9 +126,9 @@ impl Class {
         self.is_stale && (self.places.len() <= FEW || now.since(filled_at) >= pause)
     }
 
-    /// Divides what is `usable` of it, or the class's part of the total if that is less, over the gates: O(n log n).
-    pub(super) fn fill(&mut self, now: Time, usable: u64, of_total: u64, demands: &mut Vec<u64>) {
-        let budget = usable.min(of_total);
+    /// Divides what is `usable` of it, or its share of what it is within if that is less, over the gates: O(n log n).
+    pub(super) fn fill(&mut self, now: Time, usable: u64, share: u64, demands: &mut Vec<u64>) {
+        let budget = usable.min(share);
         demands.clear();
         demands.extend(self.places.iter().map(|place| place.demand).filter(|demand| *demand > 0));
         self.level = level(budget, demands);

@@ -3,10 +3,11 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::fill::{Level, Want};
+use super::division::Division;
+use super::fill::Want;
 use super::meter::{Meter, Usage};
 use super::{Demand, Grant, Report, Terms, WHOLE};
-use crate::request::AppId;
+use crate::policy::Leaf;
 use crate::time::{Span, Time};
 
 /// By what a gate goes.
@@ -43,7 +44,7 @@ pub struct Holder {
     every: Span,
     part: u64,
     has_left: bool,
-    classes: BTreeMap<AppId, Held>,
+    classes: BTreeMap<Leaf, Held>,
 }
 
 #[derive(Debug, Default)]
@@ -97,9 +98,9 @@ impl Holder {
     }
 
     /// What a class may use at `now`, in bytes a second; `None`: as much as it likes, as it has no cap.
-    pub fn rate(&self, now: Time, app: AppId) -> Option<u64> {
-        let cap = self.terms.cap_of(app)?;
-        let Some(held) = self.classes.get(&app) else { return Some(0) };
+    pub fn rate(&self, now: Time, leaf: Leaf) -> Option<u64> {
+        let cap = self.terms.cap_of(leaf)?;
+        let Some(held) = self.classes.get(&leaf) else { return Some(0) };
         Some(match self.phase(now) {
             Phase::Lease => held.granted,
             Phase::Grace => held.granted.min(self.alone(cap, held)),
@@ -109,10 +110,7 @@ impl Holder {
     }
 
     fn alone(&self, cap: u64, held: &Held) -> u64 {
-        match self.terms.policy.total {
-            Some(_) => held.alone,
-            None => self.part_of(cap),
-        }
+        if self.terms.has_pools() { held.alone } else { self.part_of(cap) }
     }
 
     /// Its part of every cap, in 2^-32, for when nobody answers.
@@ -121,8 +119,8 @@ impl Holder {
     }
 
     /// What each class that has something may use at `now`: for [`Gate::allot`](crate::Gate::allot).
-    pub fn rates(&self, now: Time) -> impl Iterator<Item = (AppId, u64)> + '_ {
-        self.classes.keys().filter_map(move |app| Some((*app, self.rate(now, *app)?)))
+    pub fn rates(&self, now: Time) -> impl Iterator<Item = (Leaf, u64)> + '_ {
+        self.classes.keys().filter_map(move |leaf| Some((*leaf, self.rate(now, *leaf)?)))
     }
 
     /// When rates next change by themselves.
@@ -151,11 +149,11 @@ impl Holder {
     pub fn report(&mut self, now: Time, usages: impl IntoIterator<Item = Usage>) -> Report {
         self.observe(now, usages);
         let phase = self.phase(now);
-        let of = |(app, held): (&AppId, &Held)| Demand {
-            app: *app,
+        let of = |(leaf, held): (&Leaf, &Held)| Demand {
+            leaf: *leaf,
             demand: held.meter.demand(),
             used: held.meter.used(),
-            held: self.rate(now, *app).unwrap_or(0),
+            held: self.rate(now, *leaf).unwrap_or(0),
         };
         let has_something = |demand: &Demand| demand.demand > 0 || demand.held > 0;
         let classes: Vec<Demand> = self.classes.iter().map(of).filter(has_something).collect();
@@ -196,8 +194,8 @@ impl Holder {
             // What is not named is nothing.
             (held.before, held.granted) = (held.granted, 0);
         }
-        for (app, rate) in &grant.classes {
-            if let Some(held) = self.classes.get_mut(app) {
+        for (leaf, rate) in &grant.classes {
+            if let Some(held) = self.classes.get_mut(leaf) {
                 held.granted = *rate;
             }
         }
@@ -212,17 +210,17 @@ impl Holder {
     fn observe(&mut self, now: Time, usages: impl IntoIterator<Item = Usage>) {
         self.classes.values_mut().for_each(|held| held.is_seen = false);
         for usage in usages {
-            if self.terms.cap_of(usage.app).is_none() {
+            if self.terms.cap_of(usage.leaf).is_none() {
                 continue;
             }
-            let rate = self.rate(now, usage.app).unwrap_or(0);
-            let held = self.classes.entry(usage.app).or_default();
+            let rate = self.rate(now, usage.leaf).unwrap_or(0);
+            let held = self.classes.entry(usage.leaf).or_default();
             held.meter.observe(now, &usage, rate, self.every);
             held.is_seen = true;
         }
         self.classes.retain(|_, held| held.is_seen || held.granted > 0);
-        for (app, held) in self.classes.iter_mut().filter(|(_, held)| !held.is_seen) {
-            held.meter.observe(now, &Usage { app: *app, ..Usage::default() }, held.granted, self.every);
+        for (leaf, held) in self.classes.iter_mut().filter(|(_, held)| !held.is_seen) {
+            held.meter.observe(now, &Usage { leaf: *leaf, ..Usage::default() }, held.granted, self.every);
         }
         self.divide_part();
     }
@@ -236,22 +234,20 @@ impl Holder {
         (u128::from(cap) * u128::from(part) / u128::from(WHOLE)) as u64
     }
 
-    /// Where there is a total, its part of that is divided among its classes.
+    /// Its part of a total, and of the caps of branches, is divided among its classes as the allotter divides all of it.
     fn divide_part(&mut self) {
-        let Some(total) = self.terms.policy.total else { return };
-        let total = self.part_of(total.get());
-        let of = |(app, held): (&AppId, &Held)| {
-            let most = self.part_of(self.terms.cap_of(*app).unwrap_or(0));
-            self.terms.want(*app, held.meter.demand().min(most))
+        if !self.terms.has_pools() {
+            return;
+        }
+        let of = |(leaf, held): (&Leaf, &Held)| {
+            let most = self.part_of(self.terms.cap_of(*leaf).unwrap_or(0));
+            (most, self.terms.want(*leaf, held.meter.demand().min(most)))
         };
-        let wants: Vec<Want> = self.classes.iter().map(of).collect();
-        let level = Level::of(total, &wants);
-        let asked = wants.iter().fold(0u64, |sum, want| sum.saturating_add(want.demand));
-        let spare = if level.is_full() { (total - asked) / (wants.len() as u64 + 1) } else { 0 };
-        let most: Vec<u64> =
-            self.classes.keys().map(|app| self.part_of(self.terms.cap_of(*app).unwrap_or(0))).collect();
-        for ((held, want), most) in self.classes.values_mut().zip(&wants).zip(most) {
-            held.alone = (level.of_want(want) + spare).min(most);
+        let wants: Vec<(u64, Want)> = self.classes.iter().map(of).collect();
+        let each = self.classes.keys().zip(&wants).map(|(leaf, (_, want))| (*leaf, *want));
+        let division = Division::of(&self.terms.policy, |cap| self.part_of(cap), each);
+        for ((leaf, held), (most, want)) in self.classes.iter_mut().zip(&wants) {
+            held.alone = division.share(*leaf, want).min(*most);
         }
     }
 }

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{Demand, GateId, Grant, Report, Terms};
-use crate::policy::{Entitlement, Rate};
+use crate::policy::{Entitlement, Leaf, Rate};
 use crate::request::AppId;
 use crate::time::Span;
 use crate::wire::{Allotments, CLASS_ALLOTMENT_BYTES, CLASS_USE_BYTES, CLASSES_MAX, ReportUse, WireError};
@@ -15,8 +15,8 @@ impl Report {
             return None;
         }
         room.clear();
-        for Demand { app, demand, used, held } in &self.classes {
-            room.extend_from_slice(&app.0.to_le_bytes());
+        for Demand { leaf, demand, used, held } in &self.classes {
+            put(room, *leaf);
             [demand, used, held].into_iter().for_each(|rate| room.extend_from_slice(&rate.to_le_bytes()));
         }
         let Report { number, applied, part, leaves, .. } = *self;
@@ -31,10 +31,10 @@ impl Report {
         let (classes, rest) = letter.classes.as_chunks::<CLASS_USE_BYTES>();
         check(rest, CLASS_USE_BYTES)?;
         let demand = |class: &[u8; CLASS_USE_BYTES]| Demand {
-            app: AppId(number(class, 0) as u32),
-            demand: number(class, 4),
-            used: number(class, 12),
-            held: number(class, 20),
+            leaf: leaf(class),
+            demand: number(class, 8),
+            used: number(class, 16),
+            held: number(class, 24),
         };
         Ok(Report {
             number: letter.number,
@@ -50,8 +50,8 @@ impl Grant {
     /// As a coordinator sends it. `room` is for the classes.
     pub fn letter<'a>(&self, room: &'a mut Vec<u8>) -> Allotments<'a> {
         room.clear();
-        for (app, rate) in &self.classes {
-            room.extend_from_slice(&app.0.to_le_bytes());
+        for (leaf, rate) in &self.classes {
+            put(room, *leaf);
             room.extend_from_slice(&rate.to_le_bytes());
         }
         let (lease, every) = (self.lease.as_nanos(), self.every.as_nanos());
@@ -65,7 +65,7 @@ impl Grant {
     pub fn of_letter(letter: &Allotments<'_>) -> Result<Grant, WireError> {
         let (classes, rest) = letter.classes.as_chunks::<CLASS_ALLOTMENT_BYTES>();
         check(rest, CLASS_ALLOTMENT_BYTES)?;
-        let of = |class: &[u8; CLASS_ALLOTMENT_BYTES]| (AppId(number(class, 0) as u32), number(class, 4));
+        let of = |class: &[u8; CLASS_ALLOTMENT_BYTES]| (leaf(class), number(class, 8));
         Ok(Grant {
             number: letter.number,
             lease: Span::from_nanos(letter.lease),
@@ -83,10 +83,22 @@ fn check(rest: &[u8], expected: usize) -> Result<(), WireError> {
     }
 }
 
-/// The eight bytes at `at`, or the four of an application.
+/// A class, as both messages begin with it.
+fn put(room: &mut Vec<u8>, Leaf { app, within }: Leaf) {
+    for class in [app, within.unwrap_or_default()] {
+        room.extend_from_slice(&class.0.to_le_bytes());
+    }
+}
+
+fn leaf(bytes: &[u8]) -> Leaf {
+    let both = number(bytes, 0);
+    let within = AppId((both >> 32) as u32);
+    Leaf { app: AppId(both as u32), within: (within != AppId::default()).then_some(within) }
+}
+
+/// The eight bytes at `at`.
 fn number(bytes: &[u8], at: usize) -> u64 {
-    let width = if at == 0 { 4 } else { 8 };
-    bytes[at..at + width].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+    bytes[at..at + 8].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 impl Terms {
@@ -106,6 +118,20 @@ impl Terms {
         };
         policy.apps.iter().for_each(|(app, entitlement)| entitled(Some(*app), entitlement));
         entitled(None, &policy.others);
+        let branches = policy
+            .branches
+            .iter()
+            .map(|(app, branch)| (Some(*app), branch.entitlement, branch.others, branch.within));
+        let unnamed = policy
+            .other_branches
+            .map(|others| (None, others.entitlement, Entitlement::default(), Some(others.rest)));
+        for (app, entitlement, others, within) in branches.chain(unnamed) {
+            entitled(app, &entitlement);
+            entitled(within, &others);
+        }
+        let within = policy.within.iter().flat_map(|(app, branch)| [app, branch]);
+        numbers.push(policy.within.len() as u64);
+        numbers.extend(within.map(|class| u64::from(class.0)));
         // Their order counts; what they match is in the numbers.
         numbers.extend(policy.paths.globs.iter().map(|(_, class)| u64::from(class.0)));
         // Fowler, Noll and Vo's 1a.
@@ -120,18 +146,22 @@ impl Terms {
 mod tests {
     use alloc::vec;
 
+    use alloc::collections::BTreeSet;
+
     use super::*;
     use crate::glob::Glob;
+    use crate::policy::{Branch, OtherBranches};
 
     #[test]
     fn letters_say_what_reports_and_grants_do() {
-        let demand = |app| Demand { app: AppId(app), demand: u64::MAX, used: 7, held: 1 << 40 };
+        let demand = |app| Demand { leaf: AppId(app).into(), demand: u64::MAX, used: 7, held: 1 << 40 };
+        let within = Leaf { app: AppId(7), within: Some(AppId(u32::MAX)) };
         let report = Report {
             number: 9,
             applied: 8,
             part: u32::MAX,
             leaves: false,
-            classes: vec![demand(0), demand(u32::MAX)],
+            classes: vec![demand(0), demand(u32::MAX), Demand { leaf: within, ..demand(0) }],
         };
         let mut room = Vec::new();
         let letter = report.letter(GateId(3), 4, &mut room).unwrap();
@@ -142,7 +172,7 @@ mod tests {
         let many = Report { classes: vec![demand(1); CLASSES_MAX + 1], ..report };
         assert_eq!(many.letter(GateId(3), 4, &mut room), None);
 
-        let classes = vec![(AppId(5), 1), (AppId(6), u64::MAX)];
+        let classes = vec![(AppId(5).into(), 1), (within, u64::MAX)];
         let (lease, every) = (Span::from_secs(1), Span::from_millis(100));
         let grant = Grant { number: 9, lease, every, part: 3, classes };
         let letter = grant.letter(&mut room);
@@ -153,7 +183,7 @@ mod tests {
     #[test]
     fn other_terms_have_another_digest() {
         let terms = Terms::default();
-        let mut others = vec![terms.clone(); 6];
+        let mut others = vec![terms.clone(); 11];
         others[0].lease = Span::from_secs(2);
         others[1].policy.total = 5.try_into().ok();
         others[2].policy.others.max.bytes = 5.try_into().ok();
@@ -161,7 +191,16 @@ mod tests {
         let globs = ["a", "**"].map(|text| Glob::parse(text).unwrap()).into_iter().zip([AppId(1), AppId(2)]);
         others[4].policy.paths.globs = globs.clone().collect();
         others[5].policy.paths.globs = globs.rev().collect();
-        assert_ne!(others[4].digest(), others[5].digest());
+        others[6].policy.branches.insert(AppId(1), Branch::default());
+        others[7].policy.branches.insert(AppId(1), Branch { within: Some(AppId(2)), ..Branch::default() });
+        others[8].policy.branches.insert(
+            AppId(1),
+            Branch { others: Entitlement { weight: 2, ..Entitlement::default() }, ..Branch::default() },
+        );
+        others[9].policy.other_branches = Some(OtherBranches::default());
+        others[10].policy.within.insert(AppId(1), AppId(2));
+        let digests: BTreeSet<u64> = others.iter().map(Terms::digest).collect();
+        assert_eq!(digests.len(), others.len());
         assert!(others.iter().all(|other| other.digest() != terms.digest()));
         assert_eq!(terms.clone().digest(), terms.digest());
     }

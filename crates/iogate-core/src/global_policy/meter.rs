@@ -1,6 +1,6 @@
 //! What a class at a gate asks for, from what it has used and what has waited.
 
-use crate::request::AppId;
+use crate::policy::Leaf;
 use crate::time::{Span, Time};
 use crate::units::SECOND;
 
@@ -8,7 +8,7 @@ use crate::units::SECOND;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// The class.
-    pub app: AppId,
+    pub leaf: Leaf,
     /// Bytes of requests that were admitted.
     pub admitted: u64,
     /// How long requests waited for nothing but its cap.

@@ -5,7 +5,9 @@
 //! itself. Reports and grants may be lost, late, doubled and out of order, gates come and go, and the allotter may be started anew.
 //!
 //! - *Who gets what*: a class's cap is divided over its gates by max-min fairness ([`level`]): no gate has more than another one that wants
-//!   more. Where a total is given, it is first divided among classes, by weights and floors ([`Level`]).
+//!   more. Where a total is given, it is first divided among classes, by weights and floors ([`Level`]); and so is the cap of a branch
+//!   among those within it, from the outside in. Gates are allotted rates of classes with none within them ([`Leaf`]) alone: those of a
+//!   branch together are never more than its cap.
 //! - *No two gates hold the same byte a second*: what is taken away from one gate is given to another only when the first has said that it
 //!   has given it up, or its lease has run out. A holder keeps to this: one report is on its way at a time, and only the answer to the
 //!   latest one counts. So a report says all that its gate holds, and no answer to an earlier one is taken any more.
@@ -24,6 +26,7 @@
 //! | file | part |
 //! |---|---|
 //! | `fill` | max-min fairness |
+//! | `division` | a total, and caps of branches, among what is within them |
 //! | `allotter` | who gets what: gates, leases, parts |
 //! | `class` | what one class has at all gates |
 //! | `holder` | a gate's side |
@@ -32,6 +35,7 @@
 
 mod allotter;
 mod class;
+mod division;
 mod fill;
 mod holder;
 mod letters;
@@ -44,8 +48,7 @@ pub use self::allotter::{Allotted, Allotter, GateId};
 pub use self::fill::{Level, Want, level};
 pub use self::holder::{Holder, Phase};
 pub use self::meter::Usage;
-use crate::policy::{Entitlement, Policy};
-use crate::request::AppId;
+use crate::policy::{Entitlement, Leaf, Policy};
 use crate::time::Span;
 
 /// A part of every cap, in 2^-32: this is the whole.
@@ -54,8 +57,8 @@ pub const WHOLE: u64 = 1 << 32;
 /// What all gates and the allotter go by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
-    /// Who is entitled to what, over all gates: caps, and where there is a total, weights and floors. Only rates in bytes count. Without a
-    /// total only caps are divided.
+    /// Who is entitled to what, over all gates: caps, and within a total and within branches with a cap, weights and floors. Only rates in
+    /// bytes count.
     pub policy: Policy,
     /// How long a grant counts.
     pub lease: Span,
@@ -81,12 +84,13 @@ impl Default for Terms {
 
 impl Terms {
     /// The most that a class may have at all gates together, in bytes a second; `None`: it is not allotted.
-    pub fn cap_of(&self, app: AppId) -> Option<u64> {
-        let max = self.policy.of(app).max.bytes;
-        match (max, self.policy.total) {
-            (Some(max), Some(total)) => Some(max.get().min(total.get())),
-            (max, total) => max.or(total).map(NonZeroU64::get),
-        }
+    pub fn cap_of(&self, leaf: Leaf) -> Option<u64> {
+        self.policy.cap_of(leaf).map(NonZeroU64::get)
+    }
+
+    /// Whether more than caps of classes is divided: a total, or caps of branches.
+    fn has_pools(&self) -> bool {
+        self.policy.total.is_some() || self.policy.is_nested()
     }
 
     /// For how long after its lease a gate has no more than it had by it. The leases of all others that were granted before it is known
@@ -96,9 +100,9 @@ impl Terms {
         once + once + self.skew + self.skew
     }
 
-    /// What a class asks of the total.
-    fn want(&self, app: AppId, demand: u64) -> Want {
-        let Entitlement { weight, min, .. } = *self.policy.of(app);
+    /// What a class asks of what it is within.
+    fn want(&self, leaf: Leaf, demand: u64) -> Want {
+        let Entitlement { weight, min, .. } = self.policy.of(leaf);
         Want { weight, floor: min.bytes.map_or(0, NonZeroU64::get), demand }
     }
 }
@@ -122,7 +126,7 @@ pub struct Report {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
     /// The class.
-    pub app: AppId,
+    pub leaf: Leaf,
     /// What it would use, in bytes a second.
     pub demand: u64,
     /// What it has used.
@@ -143,5 +147,5 @@ pub struct Grant {
     /// The gate's part of every cap, in 2^-32, for when nobody answers.
     pub part: u32,
     /// What each class that was reported may use, in bytes a second.
-    pub classes: Vec<(AppId, u64)>,
+    pub classes: Vec<(Leaf, u64)>,
 }

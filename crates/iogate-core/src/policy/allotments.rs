@@ -3,10 +3,9 @@
 use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
-use super::Policy;
+use super::Leaf;
 use super::arbiter::{Arbiter, CAP_BURST, Class, ClassId};
 use crate::global_policy::Usage;
-use crate::request::AppId;
 use crate::time::{Span, Time};
 
 impl Class {
@@ -32,63 +31,65 @@ impl Class {
         self.capped_for + self.capped_since.map_or(Span::ZERO, |since| now.since(since))
     }
 
-    /// What it may have is another rate from now on.
-    fn set_allotment(&mut self, now: Time, policy: &Policy, rate: u64) {
-        let before = self.allotted.or(policy.of(self.app).max.bytes).or(policy.total);
-        match (NonZeroU64::new(rate), before) {
-            (Some(rate), Some(before)) => {
-                self.cap.rescale(now, before, rate);
-                self.allotted = Some(rate);
-            }
-            (Some(rate), None) => self.allotted = Some(rate),
-            // What goes nevertheless, as others wait for it, is paid for at the rate before.
-            (None, before) => self.allotted = before,
-        }
-        self.is_stopped = rate == 0;
+    /// What it may have of `cap` is another rate from now on.
+    fn set_allotment(&mut self, now: Time, cap: NonZeroU64, rate: u64) {
+        let before = self.allotted.unwrap_or(cap);
+        // What goes nevertheless, as others wait for it, is paid for at the rate before.
+        let after = NonZeroU64::new(rate).unwrap_or(before);
+        self.cap.rescale(now, before, after);
+        (self.allotted, self.is_stopped) = (Some(after), rate == 0);
     }
 }
 
 impl Arbiter {
-    /// A class of which nothing is known but what it is allotted.
-    pub(super) fn allotted_class(&self, app: AppId) -> Class {
-        let mut class = Class::new(app);
-        if self.policy.is_allotted(app) {
-            class.set_allotment(Time::ZERO, &self.policy, self.allotments.get(&app).copied().unwrap_or(0));
-        }
-        class
+    /// A class where it is.
+    fn leaf_of(&self, id: ClassId) -> Leaf {
+        let name = |id: ClassId| self.classes[id.index()].app;
+        Leaf { app: name(id), within: self.branch_of(id).map(name) }
     }
 
-    /// Applications are allotted so much, in bytes a second, and others nothing. O(n log n).
-    pub(crate) fn allot(&mut self, now: Time, rates: impl IntoIterator<Item = (AppId, u64)>) {
+    /// A class goes by what it is allotted where it is.
+    pub(super) fn go_by_allotment(&mut self, now: Time, id: ClassId) {
+        if !self.policy.is_shared {
+            return;
+        }
+        let leaf = self.leaf_of(id);
+        let (cap, rate) = (self.policy.cap_of(leaf), self.allotments.get(&leaf).copied().unwrap_or(0));
+        let class = &mut self.classes[id.index()];
+        match cap {
+            Some(cap) => class.set_allotment(now, cap, rate),
+            None => (class.allotted, class.is_stopped) = (None, false),
+        }
+    }
+
+    /// Classes are allotted so much, in bytes a second, and others nothing. O(n log n).
+    pub(crate) fn allot(&mut self, now: Time, rates: impl IntoIterator<Item = (Leaf, u64)>) {
         let before = core::mem::take(&mut self.allotments);
-        for (app, rate) in rates {
-            if rate > 0 && self.policy.is_allotted(app) {
-                self.allotments.insert(app, rate);
-                if before.get(&app) != Some(&rate) {
-                    self.allotment_changed(now, app);
+        for (leaf, rate) in rates {
+            if rate > 0 {
+                self.allotments.insert(leaf, rate);
+                if before.get(&leaf) != Some(&rate) {
+                    self.allotment_changed(now, leaf);
                 }
             }
         }
-        let gone = before.keys().filter(|app| !self.allotments.contains_key(*app));
-        for app in gone.copied().collect::<Vec<_>>() {
-            self.allotment_changed(now, app);
+        let gone = before.keys().filter(|leaf| !self.allotments.contains_key(*leaf));
+        for leaf in gone.copied().collect::<Vec<_>>() {
+            self.allotment_changed(now, leaf);
         }
     }
 
-    fn allotment_changed(&mut self, now: Time, app: AppId) {
-        let id = match self.of_app.get(&app) {
-            Some(id) => *id,
-            None if app == AppId::default() => ClassId::default(),
-            None => return,
-        };
-        let rate = self.allotments.get(&app).copied().unwrap_or(0);
-        self.classes[id.index()].set_allotment(now, &self.policy, rate);
-        self.rank(now, id);
+    fn allotment_changed(&mut self, now: Time, leaf: Leaf) {
+        if let Some(id) = self.class_of(leaf.app).filter(|id| self.leaf_of(*id) == leaf) {
+            self.go_by_allotment(now, id);
+            self.rank(now, id);
+        }
     }
 
-    /// What an application is allotted; `None`: it is not.
-    pub(crate) fn allotment(&self, app: AppId) -> Option<u64> {
-        self.policy.is_allotted(app).then(|| self.allotments.get(&app).copied().unwrap_or(0))
+    /// What a class is allotted; `None`: nothing limits it.
+    pub(crate) fn allotment(&self, leaf: Leaf) -> Option<u64> {
+        self.policy.cap_of(leaf).filter(|_| self.policy.is_shared)?;
+        Some(self.allotments.get(&leaf).copied().unwrap_or(0))
     }
 
     /// Whether somebody has come, since this was asked last, who has nothing.
@@ -96,15 +97,14 @@ impl Arbiter {
         core::mem::take(&mut self.has_lack)
     }
 
-    /// What applications have used that are allotted something.
+    /// What classes have used that are allotted something.
     pub(crate) fn usages(&self, now: Time) -> impl Iterator<Item = Usage> + '_ {
-        let is_known = |index: usize, class: &Class| match class.app {
-            AppId(0) => index == 0,
-            app => self.of_app.get(&app) == Some(&ClassId(index as u16)),
-        };
-        let known = self.classes.iter().enumerate().filter(move |(index, class)| is_known(*index, class));
-        known.filter(|(_, class)| self.policy.is_allotted(class.app)).map(move |(_, class)| Usage {
-            app: class.app,
+        let ids = (0..self.classes.len()).map(|index| ClassId(index as u16));
+        let known = ids.filter(|id| self.class_of(self.classes[id.index()].app) == Some(*id));
+        let leaves = known.map(|id| (self.leaf_of(id), &self.classes[id.index()]));
+        let allotted = leaves.filter(|(leaf, _)| self.allotment(*leaf).is_some());
+        allotted.map(move |(leaf, class)| Usage {
+            leaf,
             admitted: class.admitted_bytes,
             capped: class.capped(now),
             deferred: class.waiting_bytes,

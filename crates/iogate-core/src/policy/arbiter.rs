@@ -10,7 +10,7 @@ use core::num::NonZeroU64;
 use super::bucket::Bucket;
 use super::nested::{Inner, InnerId};
 use super::order::{first, part, tag};
-use super::{Entitlement, Policy};
+use super::{Entitlement, Leaf, Policy};
 use crate::hash::HashMap;
 use crate::request::AppId;
 use crate::stats::Recent;
@@ -83,8 +83,8 @@ pub(crate) struct Arbiter {
     pub(super) classes: Vec<Class>,
     pub(super) free: Vec<ClassId>,
     pub(super) of_app: HashMap<AppId, ClassId>,
-    /// What applications are allotted, whether they have a class or not.
-    pub(super) allotments: HashMap<AppId, u64>,
+    /// What classes are allotted, whether they are here or not.
+    pub(super) allotments: HashMap<Leaf, u64>,
     /// Whether somebody has come since somebody asked who has nothing, as nothing is allotted to it.
     pub(super) has_lack: bool,
     /// Where the search for an idle class goes on.
@@ -104,6 +104,8 @@ pub(crate) struct Arbiter {
     pub(super) toggled: Vec<ClassId>,
     /// For whom the lot is that was opened last.
     last: Option<ClassId>,
+    /// Device time left, in nanoseconds, of what was lent last: a run of no more goes.
+    lent: u64,
     /// Requests that are admitted and not completed.
     admitted: usize,
 }
@@ -156,6 +158,11 @@ impl Class {
     pub(super) fn is_idle(&self) -> bool {
         self.waiting == 0 && self.admitted == 0
     }
+
+    /// Until when it will be back, if it has no request and thinks no longer than it always does.
+    fn back_by(&self) -> Time {
+        self.idle_since + Span::from_nanos(2 * self.think)
+    }
 }
 
 impl Arbiter {
@@ -179,9 +186,11 @@ impl Arbiter {
             has_beside: false,
             toggled: Vec::new(),
             last: None,
+            lent: 0,
             admitted: 0,
         };
-        arbiter.classes.push(arbiter.allotted_class(AppId::default()));
+        arbiter.classes.push(Class::default());
+        arbiter.go_by_allotment(Time::ZERO, ClassId::default());
         arbiter.open_branches();
         arbiter.set_jump(jump);
         arbiter
@@ -247,6 +256,7 @@ impl Arbiter {
 
     /// Whose request to admit now. If the scheduler has something `to_do`, only those of floors that are due.
     pub(crate) fn next(&mut self, now: Time, to_do: bool) -> Next {
+        self.lent = 0;
         while let Some(&(_, at, id)) = self.capped.first().filter(|(_, at, _)| *at <= now) {
             self.rank(now, id);
             debug_assert!(
@@ -264,11 +274,11 @@ impl Arbiter {
         if to_do {
             return idle;
         }
-        if let Some(last) = self.last.filter(|_| self.one_at_a_time) {
+        if let Some(last) = self.last.filter(|last| self.is_between_requests(*last)) {
             let class = &self.classes[last.index()];
-            if class.budget > 0 && class.ready.is_none() && !self.is_held_back(last) {
+            if self.one_at_a_time && class.budget > 0 {
                 // It is the only one in service, or will be back before another one were worth it.
-                let back = class.idle_since + Span::from_nanos(2 * class.think);
+                let back = class.back_by();
                 if class.admitted > 0 {
                     return idle;
                 }
@@ -277,8 +287,11 @@ impl Arbiter {
                     return Next::Wait(until, WaitReason::Share);
                 }
                 self.charge_wait(now, last);
-                self.classes[last.index()].budget = 0;
             }
+            if !self.one_at_a_time && self.is_asked() && self.keeps_lot(now, last) {
+                return Next::Admit(self.lend());
+            }
+            self.classes[last.index()].budget = 0;
         }
         if !self.is_asked() {
             return idle;
@@ -286,6 +299,28 @@ impl Arbiter {
         let id = self.descend(None);
         self.begin_lot(id);
         Next::Admit(id)
+    }
+
+    /// Whether the lot stays with whoever has it and has nothing that waits: clients that send the next request when they have an answer
+    /// leave the gate without one of theirs again and again. As long as they are not away, a lot for somebody else would have them wait for
+    /// all of it, and what they are entitled to would be forgotten.
+    fn keeps_lot(&mut self, now: Time, id: ClassId) -> bool {
+        let class = &self.classes[id.index()];
+        let is_near = class.admitted > 0 || class.think < THINK_MAX && class.back_by() > now;
+        is_near && (class.budget > 0 || self.is_first(id))
+    }
+
+    /// Who takes a slot that whoever has the lot leaves free: one request of it goes, or a run, and the lot stays where it is.
+    fn lend(&mut self) -> ClassId {
+        let id = self.descend(None);
+        self.lent = self.lot.as_nanos();
+        let mut at = Some(id);
+        while let Some(of) = at {
+            let class = &mut self.classes[of.index()];
+            class.finish = class.finish.max(class.since);
+            at = self.branch_of(of);
+        }
+        id
     }
 
     /// A request of those that wait is admitted: as [`Arbiter::next`] says, or because another one waits for it.
@@ -304,6 +339,11 @@ impl Arbiter {
     pub(crate) fn goes_on(&self, id: ClassId) -> bool {
         let class = &self.classes[id.index()];
         class.budget > 0 && class.waiting > 0 && !self.is_held_back(id)
+    }
+
+    /// Whether the next request of a class that a slot was lent to may go with the one that was admitted, if it goes on where that ends.
+    pub(crate) fn lends_on(&self, id: ClassId) -> bool {
+        self.lent > 0 && self.classes[id.index()].waiting > 0 && !self.is_held_back(id)
     }
 
     /// Requests of a class are completed.
@@ -445,6 +485,7 @@ impl Arbiter {
         // Of one of which nothing is known yet, one request is enough.
         let estimate = if known == 0 { class.budget } else { known };
         class.budget = class.budget.saturating_sub(estimate.max(1));
+        self.lent = self.lent.saturating_sub(if known == 0 { self.lent } else { known });
         let (mut at, mut is_limited) = (Some(id), !self.capped.is_empty());
         while let Some(of) = at {
             is_limited |= self.take_one(now, of, bytes, known);
@@ -458,7 +499,10 @@ impl Arbiter {
     fn take_one(&mut self, now: Time, id: ClassId, bytes: u64, estimate: u64) -> bool {
         let Entitlement { weight, min, mut max } = *self.entitlement(id);
         let class = &mut self.classes[id.index()];
-        max.bytes = class.allotted.or(max.bytes);
+        if self.policy.is_shared {
+            // That of a branch is kept by what those within it are allotted.
+            max.bytes = class.allotted;
+        }
         let ahead = tag(estimate, weight);
         class.outstanding += ahead;
         class.finish += ahead;
@@ -489,6 +533,7 @@ impl Arbiter {
             Some(id) => {
                 self.of_app.insert(app, id);
                 self.classes[id.index()].within = within;
+                self.go_by_allotment(Time::ZERO, id);
                 id
             }
             // Nobody escapes the cap of what it is within.
@@ -506,7 +551,7 @@ impl Arbiter {
             }
             None => return None,
         };
-        self.classes[id.index()] = self.allotted_class(app);
+        self.classes[id.index()] = Class::new(app);
         Some(id)
     }
 

@@ -7,6 +7,8 @@
 //! - *Weights*: start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996) over *lots*. A lot is a budget of device time. The
 //!   application with the least start tag gets one, and its requests are admitted until it is spent; then its next start tag is larger by
 //!   what its dispatches took, divided by its weight. Two that always have requests thus differ by no more than a lot and a dispatch each.
+//!   Who has the lot and nothing that waits, but has not gone away, keeps it for as long as it would have the next one, too: a slot that
+//!   it leaves free is *lent* to whoever has the least tag of the others, for one dispatch; where a jump costs something, it is kept free.
 //! - *Charges* are measured: while m dispatches are in service, each is charged the m-th part of the time, so that all charges
 //!   together are the time in which the gate was busy. A dispatch of several applications is shared by bytes.
 //! - *Floors* (after mClock: Gulati, Merchant and Varman, OSDI 2010): a request is due when the floor says that the next one should have
@@ -62,8 +64,8 @@ pub struct Policy {
     /// How much device time an application gets at once. `None`: 20 times what the device charges for a jump, where the gate knows
     /// that it charges something, so that at most a twentieth is lost by going from one to the next; else 2 ms.
     pub lot: Option<Span>,
-    /// Caps in bytes are those of many gates together: an application has of them what it is [allotted](crate::Gate::allot) here, and
-    /// nothing before it is.
+    /// Caps in bytes are those of many gates together: an application has of its own, and of those of its branches, what it is
+    /// [allotted](crate::Gate::allot) here, and nothing before it is.
     pub is_shared: bool,
     /// Of such a policy: what all applications at all gates may have together, in bytes a second.
     pub total: Option<NonZeroU64>,
@@ -91,6 +93,22 @@ pub struct Branch {
     pub within: Option<AppId>,
 }
 
+/// A class with none within it: an application, where it is. One that is in another branch elsewhere is another class there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Leaf {
+    /// The application; in a branch of this very number: all those that are not told apart there.
+    pub app: AppId,
+    /// The branch that it is within, if it is in one.
+    pub within: Option<AppId>,
+}
+
+impl From<AppId> for Leaf {
+    /// An application that is within nothing.
+    fn from(app: AppId) -> Leaf {
+        Leaf { app, within: None }
+    }
+}
+
 /// Branches that are not named.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OtherBranches {
@@ -115,9 +133,6 @@ pub enum TreeError {
     /// There are too many.
     #[error("{0} classes with others within them, expected at most {BRANCHES_MAX}")]
     TooMany(usize),
-    /// Many gates share a flat policy.
-    #[error("a policy that many gates share has no classes within others")]
-    Shared,
 }
 
 impl Default for Entitlement {
@@ -136,10 +151,14 @@ pub struct Rate {
 }
 
 impl Policy {
-    /// What an application is entitled to that is named or within nothing, or a branch.
-    pub fn of(&self, app: AppId) -> &Entitlement {
-        let branch = || self.branches.get(&app).map(|branch| &branch.entitlement);
-        self.apps.get(&app).or_else(branch).unwrap_or(&self.others)
+    /// What a leaf is entitled to; of the number of a branch that is named, within nothing: what that is.
+    pub fn of(&self, class: impl Into<Leaf>) -> Entitlement {
+        let Leaf { app, within } = class.into();
+        let others = || match within {
+            Some(branch) => self.branch(branch).unwrap_or_default().others,
+            None => self.branches.get(&app).map_or(self.others, |branch| branch.entitlement),
+        };
+        self.apps.get(&app).copied().unwrap_or_else(others)
     }
 
     /// Whether there are classes with others within them.
@@ -147,9 +166,42 @@ impl Policy {
         !self.branches.is_empty() || self.other_branches.is_some()
     }
 
-    /// Whether what an application has here is allotted.
-    pub fn is_allotted(&self, app: AppId) -> bool {
-        self.is_shared && (self.total.is_some() || self.of(app).max.bytes.is_some())
+    /// The branch of this number, named or not; `None`: there is none.
+    pub fn branch(&self, app: AppId) -> Option<Branch> {
+        let unnamed = |others: OtherBranches| Branch { entitlement: others.entitlement, ..Branch::default() };
+        self.branches.get(&app).copied().or_else(|| self.other_branches.map(unnamed))
+    }
+
+    /// The branches around what is within one, from the inside out.
+    pub fn branches_around(&self, within: Option<AppId>) -> impl Iterator<Item = AppId> + '_ {
+        let outer = |branch: &AppId| self.branches.get(branch).and_then(|branch| branch.within);
+        core::iter::successors(within, outer).take(DEPTH_MAX)
+    }
+
+    /// The cap of a branch, or (`None`) the total, in bytes a second.
+    pub fn cap_around(&self, branch: Option<AppId>) -> Option<NonZeroU64> {
+        match branch {
+            Some(branch) => self.branch(branch)?.entitlement.max.bytes,
+            None => self.total,
+        }
+    }
+
+    /// The least of a class's own cap, of those of its branches and the total, in bytes a second; `None`: nothing limits it.
+    pub fn cap_of(&self, leaf: Leaf) -> Option<NonZeroU64> {
+        let around = self.branches_around(leaf.within).map(Some).chain([None]);
+        around.filter_map(|around| self.cap_around(around)).chain(self.of(leaf).max.bytes).min()
+    }
+
+    /// All that somebody is entitled to.
+    fn entitlements(&self) -> impl Iterator<Item = &Entitlement> {
+        let branches = self.branches.values().flat_map(|branch| [&branch.entitlement, &branch.others]);
+        let others = self.other_branches.iter().map(|others| &others.entitlement);
+        self.apps.values().chain([&self.others]).chain(branches).chain(others)
+    }
+
+    /// Whether anybody has a cap in bytes.
+    pub fn has_cap(&self) -> bool {
+        self.entitlements().any(|entitlement| entitlement.max.bytes.is_some())
     }
 
     /// Checks that weights are in range, that no floor is above its cap, that a lot is some time, and that branches are a tree in which no
@@ -162,9 +214,7 @@ impl Policy {
             return Err(ConfigError::out_of_range("lot", 0, 1, u64::MAX));
         }
         self.check_tree()?;
-        let branches = self.branches.values().flat_map(|branch| [&branch.entitlement, &branch.others]);
-        let others = self.other_branches.iter().map(|others| &others.entitlement);
-        for entitlement in self.apps.values().chain([&self.others]).chain(branches).chain(others) {
+        for entitlement in self.entitlements() {
             let Entitlement { weight, min, max } = *entitlement;
             if !(1..=WEIGHT_MAX).contains(&weight) {
                 return Err(ConfigError::out_of_range("weight", weight.into(), 1, WEIGHT_MAX.into()));

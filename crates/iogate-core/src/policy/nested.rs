@@ -92,8 +92,8 @@ impl Arbiter {
     pub(super) fn open_branches(&mut self) {
         let branches: Vec<(AppId, Branch)> =
             self.policy.branches.iter().map(|(app, branch)| (*app, *branch)).collect();
-        for (app, branch) in &branches {
-            self.open_branch(*app, branch);
+        for (app, _) in &branches {
+            self.open_branch(*app);
         }
         for (app, branch) in branches {
             let within = branch.within.map_or(InnerId::NONE, |within| self.inner_of(within));
@@ -101,20 +101,21 @@ impl Arbiter {
             self.classes[id.index()].within = within;
         }
         if let Some(others) = self.policy.other_branches {
-            self.open_branch(others.rest, &Branch { entitlement: others.entitlement, ..Branch::default() });
+            self.open_branch(others.rest);
         }
     }
 
     /// A branch that is within nothing, unless there is no room for it.
-    fn open_branch(&mut self, app: AppId, branch: &Branch) {
+    fn open_branch(&mut self, app: AppId) {
+        let Some(Branch { entitlement, others, .. }) = self.policy.branch(app) else { return };
         let Some(id) = self.vacant(app) else { return };
         let Some(many) = self.vacant(app) else { return self.free.push(id) };
         let inner = InnerId(self.inners.len() as u16);
-        let Branch { entitlement, others, .. } = *branch;
         self.inners.push(Inner { class: id, entitlement, others, many, ..Inner::default() });
         self.classes[id.index()].inner = inner;
         self.classes[many.index()].within = inner;
         self.of_app.insert(app, id);
+        self.go_by_allotment(Time::ZERO, many);
     }
 
     fn inner_of(&self, branch: AppId) -> InnerId {
@@ -156,7 +157,7 @@ impl Arbiter {
         let others = self.policy.other_branches?;
         // The first one is no branch, and the rest is one more.
         if self.inners.len() < BRANCHES_MAX + 2 && !self.of_app.contains_key(&app) {
-            self.open_branch(app, &Branch { entitlement: others.entitlement, ..Branch::default() });
+            self.open_branch(app);
         }
         Some(if self.inner_of(app) == InnerId::NONE { others.rest } else { app })
     }
@@ -220,6 +221,8 @@ impl Arbiter {
         let class = &mut self.classes[id.index()];
         (class.within, class.finish) = (within, 0);
         class.since = self.inners[within.index()].virtual_time;
+        self.go_by_allotment(now, id);
+        self.has_lack |= waiting > 0 && self.classes[id.index()].is_stopped;
         let mut at = self.branch_of(id);
         while let Some(of) = at {
             let branch = &mut self.classes[of.index()];
@@ -336,9 +339,6 @@ impl Policy {
     pub fn check_tree(&self) -> Result<(), TreeError> {
         if self.branches.len() > BRANCHES_MAX {
             return Err(TreeError::TooMany(self.branches.len()));
-        }
-        if self.is_shared && self.is_nested() {
-            return Err(TreeError::Shared);
         }
         let branches = self.branches.iter().filter_map(|(app, branch)| Some((*app, branch.within?)));
         for (app, within) in branches.chain(self.within.iter().map(|(app, within)| (*app, *within))) {

@@ -127,7 +127,7 @@ impl Arbiter {
     }
 
     /// Who has the least tag within a branch, or within nothing, of those that may have a lot.
-    fn first_ready(&mut self, inner: InnerId) -> Option<ClassId> {
+    fn first_ready(&mut self, inner: InnerId) -> Option<(u128, ClassId)> {
         loop {
             let (key, id) = first_within(&self.ready, inner)?;
             let class = &mut self.classes[id.index()];
@@ -135,10 +135,29 @@ impl Arbiter {
             debug_assert!(key <= tag, "nobody is found behind its tag");
             // Tags of those behind are no less than their keys.
             if key == tag {
-                return Some(id);
+                return Some((tag, id));
             }
             replace(&mut self.ready, inner, &mut class.ready, Some(tag), id);
         }
+    }
+
+    /// Whether a class has nothing that waits, and no cap is why.
+    pub(super) fn is_between_requests(&self, id: ClassId) -> bool {
+        self.classes[id.index()].ready.is_none() && !self.is_held_back(id)
+    }
+
+    /// Whether a class would have the next lot if it had a request.
+    pub(super) fn is_first(&mut self, id: ClassId) -> bool {
+        let mut at = Some(id);
+        while let Some(of) = at {
+            let class = &self.classes[of.index()];
+            let (within, finish) = (class.within, class.finish);
+            if self.first_ready(within).is_some_and(|(tag, rival)| rival != of && tag < finish) {
+                return false;
+            }
+            at = self.branch_of(of);
+        }
+        true
     }
 
     /// Whether somebody waits who may have a lot.
@@ -152,7 +171,7 @@ impl Arbiter {
         loop {
             let due = due_by.and_then(|by| first_within(&self.due, inner).filter(|(at, _)| *at <= by));
             due_by = due_by.filter(|_| due.is_some());
-            let next = due.map(|(_, id)| id).or_else(|| self.first_ready(inner));
+            let next = due.map(|(_, id)| id).or_else(|| self.first_ready(inner).map(|(_, id)| id));
             // A branch that is ready has somebody within it who is.
             let Some(id) = next else { return ClassId::default() };
             if !self.is_branch(id) {

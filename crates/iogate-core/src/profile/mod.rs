@@ -11,6 +11,7 @@
 //! | `measure` | a model's measurements |
 //! | `fit` | measurements to a profile |
 //! | `refit` | the same from live traffic, in bounded memory |
+//! | `findings` | what was learnt so, without what was assumed: to go on from |
 //!
 //! A dispatch costs t = a + b bytes, in two intervals of sizes, for each operation and for each of two patterns: going on where the
 //! dispatch before it ended, and jumping. A line is kept as the times at both ends of its interval, which cannot be negative.
@@ -18,6 +19,7 @@
 //! a device completes X(n) as many as X(1).
 
 mod costs;
+mod findings;
 mod fit;
 mod measure;
 mod plan;
@@ -32,6 +34,7 @@ use crate::request::Op;
 use crate::units::{KIB, MIB};
 
 pub use costs::{Class, Costs};
+pub use findings::{Finding, Findings};
 pub use fit::{Fit, Sample};
 pub use measure::{Places, carry_out, measure};
 pub use plan::{Access, Step, steps};

@@ -12,6 +12,7 @@
 //! explains what it sees is judged by sums of [`BATCH`] dispatches, as single ones of a disk differ by a revolution.
 
 use super::costs::{Class, Costs};
+use super::findings::{BYTES_MAX, Finding, Findings, SPREAD_MAX};
 use super::fit::{BINS, Point, Points, assemble, bin, drained, is_cached_read};
 use super::{IN_FLIGHT, Number, OpProfile, Profile, Sample, interval, nearest};
 use crate::request::Op;
@@ -28,12 +29,19 @@ const BATCH: u32 = 16;
 const REFRESH: u64 = 4_096;
 /// Dispatches beside others by which X(n) is believed.
 const SHARED_MIN: u32 = 64;
+/// How many values a cell alone in service has at most that was learnt before: what comes now says more of what the storage is now.
+const BEFORE_MAX: u32 = 16;
+/// One part in so many of what was learnt before that it may be off by now, at least: what always took the same may be another thing.
+const BEFORE_OFF: i64 = 16;
 /// Bits after the binary point of the part of a dispatch's time that one beside others takes.
 const PART: u32 = 20;
 /// Bits after the binary point of a cell's numbers.
 const FRACTION: u32 = 8;
 /// Thousandths of the time beyond which a profile does not explain what happens.
 const UNEXPLAINED: u32 = 300;
+
+/// The middle half of a normal distribution is so many thousandths of a mean deviation wide.
+const MIDDLE_HALF: u64 = 1_700;
 
 /// A location and a scale.
 #[derive(Clone, Copy, Debug, Default)]
@@ -83,15 +91,25 @@ impl Cell {
                 false => (self.location + 2 * step / weight, self.scale + (apart - scale) / weight),
             };
         }
-        let bytes = bytes.min(u64::from(u32::MAX) / 2) as i64;
+        let bytes = bytes.min(BYTES_MAX) as i64;
         self.bytes = (i64::from(self.bytes) + (bytes - i64::from(self.bytes)) / weight.min(64)) as u32;
     }
 
     fn number(&self) -> Option<Number> {
         let value = (self.location >> FRACTION).max(1) as u64;
-        // The middle half of a normal distribution is 1.7 mean deviations wide.
-        let spread = ((self.scale >> FRACTION).max(0) as u64 * 1_700 / value).min(1_000_000) as u32;
+        let spread = (self.scale >> FRACTION).max(0) as u64 * MIDDLE_HALF / value;
+        let spread = spread.min(SPREAD_MAX.into()) as u32;
         (self.count > 0).then_some(Number { value, count: self.count, spread })
+    }
+
+    /// One of which that was known before, by no more values than `count_max`.
+    fn known(number: Number, bytes: u64, count_max: u32) -> Cell {
+        let location = (number.value.min(super::NS_MAX) as i64) << FRACTION;
+        let spread = i128::from(number.spread.min(SPREAD_MAX));
+        let scale = (i128::from(location) * spread / i128::from(MIDDLE_HALF)) as i64;
+        let scale = scale.max(location / BEFORE_OFF);
+        let (bytes, count) = (bytes.min(BYTES_MAX) as u32, number.count.min(count_max));
+        Cell { location, scale, bytes, count, ..Cell::default() }
     }
 }
 
@@ -157,6 +175,8 @@ pub struct Refit {
     /// Dispatches by operation and doubling of sizes, alone and beside others.
     counts: [[[u32; 2]; BINS]; 2],
     dispatches: u64,
+    /// Dispatches behind what was learnt before.
+    before: u64,
 }
 
 impl Refit {
@@ -181,7 +201,63 @@ impl Refit {
             judges: Default::default(),
             counts: Default::default(),
             dispatches: 0,
+            before: 0,
         }
+    }
+
+    /// One that goes on where another one has ended, which had begun with nothing: what that has not seen is assumed, and of what it has
+    /// seen no more counts than its last dispatches.
+    pub fn from_findings(kind: &str, rotational: bool, findings: &Findings) -> Refit {
+        let mut refit = Refit::from_nothing(kind, rotational);
+        for &Finding { op, class, in_flight, bytes, ns } in findings.iter() {
+            if in_flight == 1 {
+                let of_stretch = if is_cached_read(op, class) { 1 } else { STRETCH };
+                let count = &mut refit.counts[op as usize][bin(bytes)][0];
+                *count = count.saturating_add(ns.count);
+                let ns = Number { count: ns.count.div_ceil(of_stretch), ..ns };
+                refit.cells[op as usize][class as usize][bin(bytes)] = Cell::known(ns, bytes, BEFORE_MAX);
+            } else {
+                let part = (ns.value << PART).div_ceil(refit.reference.alone_ns(op, class, bytes).max(1));
+                let part = Cell::known(Number { value: part, ..ns }, bytes, SHARED_MIN);
+                let jumps = usize::from(class == Class::Jump);
+                refit.shared[op as usize][jumps][interval(bytes)][nearest(in_flight)] = part;
+            }
+        }
+        for (op, bytes, dispatches) in findings.beside() {
+            refit.counts[op as usize][bin(bytes)][1] = dispatches;
+        }
+        refit.before = findings.dispatches();
+        refit.costs = refit.profile().costs();
+        refit
+    }
+
+    /// What it has learnt, and what it knew of that before.
+    pub fn findings(&self) -> Findings {
+        let mut findings = Findings::default();
+        for op in [Op::Read, Op::Write] {
+            for class in Class::ALL {
+                let of_stretch = if is_cached_read(op, class) { 1 } else { STRETCH };
+                for cell in &self.cells[op as usize][class as usize] {
+                    let Some(ns) = cell.number() else { continue };
+                    let ns = Number { count: ns.count.saturating_mul(of_stretch), ..ns };
+                    findings.add(Finding { op, class, in_flight: 1, bytes: cell.bytes.into(), ns });
+                }
+            }
+            for (class, cells) in [Class::Next, Class::Jump].into_iter().zip(&self.shared[op as usize]) {
+                for (in_flight, cell) in cells.iter().flat_map(|cells| IN_FLIGHT.into_iter().zip(cells)) {
+                    let Some(part) = cell.number() else { continue };
+                    let bytes = u64::from(cell.bytes);
+                    let alone = self.reference.alone_ns(op, class, bytes);
+                    let value = (u128::from(part.value) * u128::from(alone)) >> PART;
+                    let value = value.clamp(1, u128::from(super::NS_MAX)) as u64;
+                    findings.add(Finding { op, class, in_flight, bytes, ns: Number { value, ..part } });
+                }
+            }
+            for (bin, count) in self.counts[op as usize].iter().enumerate() {
+                findings.set_beside(op, 4_096 << bin, count[1]);
+            }
+        }
+        findings
     }
 
     /// A dispatch took so long.
@@ -328,8 +404,8 @@ impl Refit {
         Coverage(self.counts.map(|bins| bins.map(|[alone, shared]| [alone >= STRETCH, shared >= SHARED_MIN])))
     }
 
-    /// How many dispatches it has seen.
+    /// How many dispatches it has seen, with those behind what was learnt before.
     pub fn dispatches(&self) -> u64 {
-        self.dispatches
+        self.before.saturating_add(self.dispatches)
     }
 }

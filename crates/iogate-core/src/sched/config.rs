@@ -72,6 +72,17 @@ impl SchedulerKind {
         }
     }
 
+    /// Whether it takes what is contiguous at once.
+    pub(crate) const fn takes_runs(self) -> bool {
+        !matches!(
+            self,
+            SchedulerKind::Fifo
+                | SchedulerKind::AppWindow
+                | SchedulerKind::ServerWindow
+                | SchedulerKind::Twins
+        )
+    }
+
     /// Its parameters.
     pub const fn params(self) -> &'static [Param] {
         match self {

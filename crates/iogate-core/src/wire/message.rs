@@ -135,7 +135,7 @@ requests! {
     /// Takes a turn away.
     54 Evict(Evict),
     /// Tells what a gate asks for of a policy over many gates.
-    55 ReportUse(ReportUse<'a>),
+    56 ReportUse(ReportUse<'a>),
 }
 
 impl Request<'_> {

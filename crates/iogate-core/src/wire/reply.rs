@@ -293,13 +293,14 @@ record! {
         every: u64,
         /// The gate's part of every cap, in 2^-32, for when nobody answers.
         part: u32,
-        /// For each class that was reported [`CLASS_ALLOTMENT_BYTES`]: the application, and bytes a second.
+        /// For each class that was reported [`CLASS_ALLOTMENT_BYTES`]: the application, the branch that it is within (0: none), and bytes a
+        /// second.
         classes: &'a [u8],
     }
 }
 
 /// Bytes of a class in [`Allotments`].
-pub const CLASS_ALLOTMENT_BYTES: usize = 4 + 8;
+pub const CLASS_ALLOTMENT_BYTES: usize = 2 * 4 + 8;
 
 /// Bytes of an [`Entry`] before its name.
 pub const ENTRY_BYTES: usize = 8 + 2 + ATTR_BYTES;

@@ -566,12 +566,13 @@ record! {
         part: u32,
         /// 1: the gate goes, and holds nothing any more.
         leaves: u8,
-        /// For each class of the gate [`CLASS_USE_BYTES`]: the application, then bytes a second that it asks for, has used, and may use.
+        /// For each class of the gate [`CLASS_USE_BYTES`]: the application, the branch that it is within (0: none), then bytes a second
+        /// that it asks for, has used, and may use.
         classes: &'a [u8],
     }
 }
 
 /// Bytes of a class in a [`ReportUse`].
-pub const CLASS_USE_BYTES: usize = 4 + 3 * 8;
+pub const CLASS_USE_BYTES: usize = 2 * 4 + 3 * 8;
 /// Most classes of a [`ReportUse`]: its fields are less than 64 KiB.
 pub const CLASSES_MAX: usize = 2_000;

@@ -12,6 +12,7 @@ use iogate_core::auto::chooser::QUEUED_MAX;
 use iogate_core::auto::live::{Next, Served};
 use iogate_core::auto::ring::PRESENT_MAX;
 use iogate_core::auto::{Choice, Live, Log, Pace, Storage};
+use iogate_core::profile::Findings;
 use iogate_core::{FileId, FileLayout, Request, RequestId, SchedulerConfig, Time};
 
 use super::flight::Flight;
@@ -52,6 +53,8 @@ pub(super) struct Noting {
 #[derive(Default)]
 pub(super) struct Thinking {
     storage: Option<Storage>,
+    /// What has been learnt of it.
+    findings: Option<Box<Findings>>,
     /// How much may still be simulated: who turns the choice off and on does not get more.
     pace: Option<Pace>,
     /// Of the thread that was started last.
@@ -126,6 +129,10 @@ impl Shared {
         state.thinking.storage = Some(storage);
     }
 
+    pub(super) fn findings(&self) -> Option<Findings> {
+        self.lock().thinking.findings.as_deref().cloned()
+    }
+
     pub(super) fn pin(self: &Arc<Self>, scheduler: &SchedulerConfig) {
         self.kick(|state, now| {
             state.choosing = Choosing::Off;
@@ -172,6 +179,11 @@ impl Shared {
         let now = self.clock.now();
         let unknown = || Storage::unknown("unknown", false);
         let storage = state.thinking.storage.get_or_insert_with(unknown).clone();
+        // What was learnt before somebody turned it off.
+        let storage = match &state.thinking.findings {
+            Some(findings) => storage.with_findings(findings),
+            None => storage,
+        };
         let pace = state.thinking.pace.map_or(Pace::new(budget, now), |pace| pace.at(budget));
         let live = Live::new(state.gate.config(), &storage, pace, now);
         state.thinking.number += 1;
@@ -288,14 +300,18 @@ fn apply(shared: &Arc<Shared>, live: &mut Live, thread: u64) -> Option<()> {
         live.settled(now, applied);
     }
     let now = shared.clock.now();
-    let (prices, choice) = (live.prices(), live.choice(now));
+    let (prices, choice, findings) = (live.prices(), live.choice(now), live.findings().map(Box::new));
     let mut state = shared.lock();
     let noting = state.noting(thread)?;
     (noting.choice, noting.said, noting.told) = (choice, now, false);
     noting.log.rest(live.limits());
     state.thinking.pace = Some(live.pace());
+    let before = std::mem::replace(&mut state.thinking.findings, findings);
     if let Some(prices) = prices {
         state.gate.set_prices(prices);
     }
+    // What frees memory does so without the lock.
+    drop(state);
+    drop(before);
     Some(())
 }

@@ -24,6 +24,7 @@ use iogate_core::auto::features::AppSeen;
 use iogate_core::auto::{Choice, Storage};
 use iogate_core::global_policy::Terms;
 use iogate_core::policy::Policy;
+use iogate_core::profile::Findings;
 use iogate_core::recording::RecordingError;
 use iogate_core::sched::ConfigError;
 use iogate_core::stats::top::TopApps;
@@ -349,6 +350,11 @@ impl Engine {
     /// What is chosen, and why; none if it is not.
     pub fn choice(&self) -> Option<Choice> {
         self.shared.choice()
+    }
+
+    /// What has been learnt of the storage while the algorithm was chosen, with what it began with; none if nothing was, or all is known.
+    pub fn findings(&self) -> Option<Findings> {
+        self.shared.findings()
     }
 
     /// Changes settings by a text (see [`SchedulerConfig::changed`]) for the gate that is this `node` of its layer; with

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, StatxFlags};
 
@@ -33,6 +33,13 @@ impl Mount {
     pub fn of(fd: BorrowedFd<'_>) -> io::Result<Option<Mount>> {
         let statx = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
         Ok(Mount::all()?.into_iter().find(|mount| mount.id == statx.stx_mnt_id))
+    }
+
+    /// The one that a directory is seen through, by its name without links.
+    pub fn around<'a>(mounts: &'a [Mount], directory: &Path) -> Option<&'a Mount> {
+        let around = mounts.iter().filter(|mount| directory.starts_with(&mount.point));
+        // Of several at one place the last is in sight.
+        around.max_by_key(|mount| mount.point.components().count())
     }
 
     fn parse_all(text: &[u8]) -> Vec<Mount> {

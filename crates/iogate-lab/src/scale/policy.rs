@@ -253,7 +253,7 @@ impl World<'_> {
 
     fn count(&mut self, classes: usize) {
         self.messages += 1;
-        self.bytes += 64 + 28 * classes as u64;
+        self.bytes += 64 + 32 * classes as u64;
     }
 
     /// A gate has served what it was asked for up to now, as far as it could.
@@ -265,7 +265,7 @@ impl World<'_> {
         let time = Time::from_nanos(this.counted);
         this.counted = now;
         for place in &mut this.places {
-            let rate = this.holder.rate(time, place.app).unwrap_or(0);
+            let rate = this.holder.rate(time, place.app.into()).unwrap_or(0);
             let served = u128::from(place.demand.min(rate)) * u128::from(took) / u128::from(SECOND);
             place.admitted += served as u64;
             place.capped += if place.demand > rate { took } else { 0 };
@@ -286,9 +286,9 @@ impl World<'_> {
         }
         let usage = |place: &Place| {
             let deferred = if place.demand > 0 && place.capped > 0 { 1 << 20 } else { 0 };
-            let is_held_up = this.holder.rate(now, place.app).is_some_and(|rate| rate < place.demand);
+            let is_held_up = this.holder.rate(now, place.app.into()).is_some_and(|rate| rate < place.demand);
             Usage {
-                app: place.app,
+                leaf: place.app.into(),
                 admitted: place.admitted,
                 capped: Span::from_nanos(place.capped),
                 deferred: if is_held_up { deferred } else { 0 },
@@ -332,7 +332,7 @@ impl World<'_> {
             demands[place.app.0 as usize].push(place.demand);
         }
         let level = |(app, demands): (usize, &mut Vec<u64>)| {
-            level(self.terms.cap_of(AppId(app as u32)).unwrap_or(0), demands)
+            level(self.terms.cap_of(AppId(app as u32).into()).unwrap_or(0), demands)
         };
         let levels: Vec<u64> = demands.iter_mut().enumerate().map(level).collect();
         let due = |place: &Place| place.demand.min(levels[place.app.0 as usize]);
@@ -346,14 +346,15 @@ impl World<'_> {
         let (mut due, mut missing, mut served) = (0, 0, 0);
         for (gate, dues) in self.gates.iter().zip(&self.due) {
             for (place, own) in gate.places.iter().zip(dues) {
-                let rate = gate.holder.rate(now, place.app).unwrap_or(0);
+                let rate = gate.holder.rate(now, place.app.into()).unwrap_or(0);
                 held[place.app.0 as usize] += rate;
                 due += own;
                 missing += own.saturating_sub(rate);
                 served += place.demand.min(rate);
             }
         }
-        let is_over = |(app, held): (usize, &u64)| *held > self.terms.cap_of(AppId(app as u32)).unwrap_or(0);
+        let is_over =
+            |(app, held): (usize, &u64)| *held > self.terms.cap_of(AppId(app as u32).into()).unwrap_or(0);
         self.report.excesses += held.iter().enumerate().skip(1).filter(|each| is_over(*each)).count() as u64;
         let thousandths = served * 1000 / due.max(1);
         if (CHANGE..GONE).contains(&self.now) {

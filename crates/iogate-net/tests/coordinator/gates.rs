@@ -38,7 +38,7 @@ fn who_may_not_share_is_told_why() {
     let somewhere: Endpoint = "127.0.0.1:1".parse().unwrap();
     let terms = shares(&somewhere, "").global.unwrap().terms;
     let setup = with_terms(terms.clone());
-    let one = [&7u32.to_le_bytes()[..], &[0; 24]].concat();
+    let one = [&7u32.to_le_bytes()[..], &[0; 28]].concat();
     let good = ReportUse {
         gate: 1,
         terms: terms.digest(),

@@ -46,6 +46,11 @@ fn who_breaks_a_rule_is_told_why_and_nobody_else_notices() {
         };
         cut_later(&bytes(hello()), "a second Hello");
         cut_later(&header(999, 1, 0, 0), "kind 999");
+        // The report of a gate of 0.2.0.
+        cut_later(
+            &header(55, 1, 71, 0),
+            "kind 55: there is no request of kind 55: the peer is of another version",
+        );
         cut_later(&header(50, 1, 3, 0), "kind 50");
         cut_later(&header(50, 1, 0, 7), "expected at most 0");
         cut_later(&[0xff; 4000], "another protocol");

@@ -48,7 +48,7 @@ pub fn shell(title: &str, notes: &[String], program: &str, content: &Markup) -> 
             body {
                 main {
                     h1 { (title) }
-                    @for note in notes { p.soft { (note) } }
+                    @for note in notes { p.soft { (inline(note)) } }
                     (content)
                     footer { "Made by " (program) "." }
                 }
@@ -58,6 +58,30 @@ pub fn shell(title: &str, notes: &[String], program: &str, content: &Markup) -> 
         }
     }
     .into_string()
+}
+
+/// Text as Markdown has it: names in backticks, and words between asterisks, which are stressed.
+pub fn inline(text: &str) -> Markup {
+    html! {
+        @for (index, part) in text.split('`').enumerate() {
+            @if index % 2 == 1 { code { (part) } } @else { (stressed(part)) }
+        }
+    }
+}
+
+fn stressed(text: &str) -> Markup {
+    let is_word = |word: &str| !word.is_empty() && word.chars().all(char::is_alphanumeric);
+    let parts: Vec<&str> = text.split('*').collect();
+    // A single asterisk, as in a glob, stands for itself.
+    let is_stressed = |index: usize| index % 2 == 1 && index + 1 < parts.len() && is_word(parts[index]);
+    if !(1..parts.len()).step_by(2).all(is_stressed) {
+        return html! { (text) };
+    }
+    html! {
+        @for (index, part) in parts.iter().enumerate() {
+            @if index % 2 == 1 { em { (part) } } @else { (part) }
+        }
+    }
 }
 
 /// The page of a replay or a demo.
@@ -222,5 +246,20 @@ fn picture(height: f64, title: &str, description: &str, content: &Markup) -> Mar
                 (content)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::inline;
+
+    #[test]
+    fn names_and_stressed_words_are_marked_and_globs_are_not() {
+        let shown = |text| inline(text).into_string();
+        assert_eq!(shown("`fifo` is *the* base"), "<code>fifo</code> is <em>the</em> base");
+        assert_eq!(shown("app.*.processes"), "app.*.processes");
+        assert_eq!(shown("a * b * c"), "a * b * c");
+        assert_eq!(shown("`app.*` and 2*3"), "<code>app.*</code> and 2*3");
+        assert_eq!(shown("1 < 2"), "1 &lt; 2");
     }
 }

@@ -4,7 +4,7 @@ use iogate_core::blame::Cause;
 use maud::{Markup, html};
 
 use super::axis::Axis;
-use super::{LEFT, clipped, key, picture, series_class, shell, swatch};
+use super::{LEFT, clipped, inline, key, picture, series_class, shell, swatch};
 use crate::units::time;
 use crate::why::{Part, Why};
 
@@ -72,7 +72,7 @@ fn one(looked: &Looked<'_>) -> Markup {
     let cause_keys = (Cause::ALL.iter().filter(is_there).zip(&causes))
         .map(|(cause, said)| (of_cause(cause.name()), swatch(), said.as_str()));
     html! {
-        @for why in shown { @for line in why.sentences() { p { (line) } } }
+        @for why in shown { @for line in why.sentences() { p { (inline(&line)) } } }
         h3 { "Whose time it is" }
         (key(keys))
         (bars(shown, "Whose time it is", |why| &why.apps, &of_app))

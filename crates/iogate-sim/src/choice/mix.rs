@@ -144,10 +144,26 @@ const REQUESTS_MIN: u32 = 16;
 impl Mix {
     /// The mix with this number. With `fifo` it takes some tens of seconds, or as long as the most requests take.
     pub fn random(set: Set, number: u64) -> Mix {
-        let (mut mix, seconds) = Mix::endless(set, number);
+        let (mix, seconds) = Mix::endless(set, number);
+        mix.ending(seconds)
+    }
+
+    /// Other applications on the storage of the mix with this number, behind a gate of the same depth: what was there before it.
+    pub fn random_before(set: Set, number: u64) -> Mix {
+        let (storage, depth) = {
+            let (mix, _) = Mix::endless(set, number);
+            (mix.storage, mix.depth)
+        };
+        let (other, seconds) = Mix::endless(set, number + 2_000_000);
+        Mix { storage, depth, ..other }.ending(seconds)
+    }
+
+    /// The same with so many requests as end in about so long, with `fifo`.
+    fn ending(mut self, seconds: u64) -> Mix {
+        let mix = &mut self;
         let mut rng = Rng::new(mix.seed, 2);
         mix.until = Time::ZERO + Span::from_secs(seconds);
-        let ran = run(&mix, &fifo(), None, REQUESTS_MAX);
+        let ran = run(mix, &fifo(), None, REQUESTS_MAX);
         // Some applications are over long before the others.
         let shares: Vec<u32> = (0..4).map(|_| pick(&[100, 100, 50, 25], &mut rng)).collect();
         for (process, done) in mix.processes.iter_mut().zip(&ran.requests) {
@@ -156,7 +172,7 @@ impl Mix {
         // All of a round, or its end is waited for in vain.
         mix.level_rounds();
         mix.until = Time::MAX;
-        mix
+        self
     }
 
     /// The mix with this number, of processes that do something else from `change` on, and end at `until`.

@@ -9,10 +9,12 @@
 //! | [`evaluate`] | what the choice made of a mix, against the fixed candidates |
 //! | [`gains`] | what each application of a mix gains without another one, and what accounts say of that |
 //! | [`without`] | what a simulation of a recording says of that |
+//! | [`kept`] | what it is worth to begin with what was learnt of the storage before |
 //! | [`phases`] | what it does when all applications go over to something else |
 
 pub mod evaluate;
 pub mod gains;
+pub mod kept;
 pub mod mix;
 pub mod phases;
 pub mod run;

@@ -62,6 +62,7 @@ pub const BUILT_IN: &[(&str, &str)] = all![
     "coordination-windows-long",
     "forwarders",
     "global-cap",
+    "global-groups",
     "global-shares",
     "mechanisms",
     "mechanisms-open-loop",

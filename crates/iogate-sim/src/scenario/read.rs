@@ -57,7 +57,7 @@ fn read(root: &Value, files: &Files<'_>, problems: &Problems) -> Option<Scenario
     let jobs = root.table("jobs").map(|table| jobs::read(&table, &cluster));
     let coordination = coordination::read(&root.table_or_default("coordination"));
     let global = global::read(&root, &cluster);
-    let groups = groups.checked(&apps, global.is_some());
+    let groups = groups.checked(&apps);
     let faults = fault::read(&root, &cluster, global.as_ref());
     let scenario = Scenario {
         title,

@@ -18,7 +18,7 @@ use iogate_core::device::{Device, Placement, Station, Transfer};
 use iogate_core::{AppId, DispatchId, FileId, Op, Span, Time};
 
 use super::fault::{DeviceClock, DeviceFaults};
-use super::lift::{Lift, Pieces};
+use super::lift::Lift;
 use crate::elevator::ElevatorConfig;
 use crate::result::ServerResult;
 use crate::slab::Slab;
@@ -76,8 +76,8 @@ pub(super) struct Block {
     /// Until when a flush lets nothing begin.
     flushed: Time,
     journal: u64,
-    /// Empty, but for its memory.
-    pieces: Vec<Transfer>,
+    /// Of the transfer that goes to the device, if it had its place before. Empty otherwise, but for its memory.
+    placed: Vec<Transfer>,
     pub(super) requests: u64,
     transfers: u64,
     bytes: u64,
@@ -100,7 +100,7 @@ impl Block {
             faults,
             flushed: Time::ZERO,
             journal: 0,
-            pieces: Vec::new(),
+            placed: Vec::new(),
             requests: 0,
             transfers: 0,
             bytes: 0,
@@ -123,8 +123,8 @@ impl Block {
         if self.lift.orders() && now < self.flushed {
             return None;
         }
-        let (io, placed) = self.lift.next(now)?;
-        let (start, end) = self.serve(now, &io, placed)?;
+        let io = self.lift.next(now, &mut self.placed)?;
+        let (start, end) = self.serve(now, &io)?;
         self.transfers += 1;
         self.bytes += io.bytes;
         self.finish = self.finish.max(end);
@@ -132,12 +132,19 @@ impl Block {
     }
 
     /// Serves a transfer as soon as a slot is free: from when to when, unless the device is stopped for good.
-    fn serve(&mut self, now: Time, io: &Io, placed: Option<Pieces>) -> Option<(Time, Time)> {
-        let start = self.faults.begin(now.max(self.station.free_at()).max(self.flushed))?;
+    fn serve(&mut self, now: Time, io: &Io) -> Option<(Time, Time)> {
+        let Some(start) = self.faults.begin(now.max(self.station.free_at()).max(self.flushed)) else {
+            self.placed.clear();
+            return None;
+        };
         let mut visit = self.station.begin(start);
-        for_each_piece(&mut self.placement, io, placed, |address, bytes| {
-            visit.serve(Transfer { op: io.op, address, bytes });
-        });
+        if self.placed.is_empty() {
+            self.placement.for_each_piece(io.op, io.file, io.offset, io.bytes, |address, bytes| {
+                visit.serve(Transfer { op: io.op, address, bytes });
+            });
+        } else {
+            self.placed.drain(..).for_each(|transfer| visit.serve(transfer));
+        }
         if io.handed_over {
             visit.hand_over();
         }
@@ -148,18 +155,22 @@ impl Block {
     /// Gives a device that orders by itself all that there is.
     fn hand_in(&mut self, now: Time) {
         let Some((clock, inside)) = &mut self.queueing else { return };
-        while let Some((io, placed)) = self.lift.next(now) {
-            for_each_piece(&mut self.placement, &io, placed, |address, bytes| {
-                self.pieces.push(Transfer { op: io.op, address, bytes });
-            });
-            self.station.submit(clock.at(now), inside.add(io).into(), io.handed_over, self.pieces.drain(..));
+        while let Some(io) = self.lift.next(now, &mut self.placed) {
+            if self.placed.is_empty() {
+                self.placement.for_each_piece(io.op, io.file, io.offset, io.bytes, |address, bytes| {
+                    self.placed.push(Transfer { op: io.op, address, bytes });
+                });
+            }
+            self.station.submit(clock.at(now), inside.add(io).into(), io.handed_over, self.placed.drain(..));
         }
     }
 
     /// When to ask [`Block::finished`] and [`Block::next`], if that is earlier than what was said last.
     pub(super) fn wake(&mut self) -> Option<Time> {
-        let (lift, device) = (self.lift.wake(), self.wake_of_device());
-        lift.into_iter().chain(device).min()
+        match (self.lift.wake(), self.wake_of_device()) {
+            (Some(lift), Some(device)) => Some(lift.min(device)),
+            (lift, device) => lift.or(device),
+        }
     }
 
     fn wake_of_device(&mut self) -> Option<Time> {
@@ -212,7 +223,7 @@ impl Block {
             self.submit(now, io);
             return None;
         }
-        let (_, end) = self.serve(now, &io, None)?;
+        let (_, end) = self.serve(now, &io)?;
         let flush = self.faults.slowed(end, self.station.flush(end));
         self.flushed = end + flush;
         self.finish = self.finish.max(self.flushed);
@@ -243,18 +254,5 @@ impl Block {
             bytes: self.bytes,
             finish: self.finish,
         }
-    }
-}
-
-/// The pieces of a transfer on the device; it has them already if it was `placed`.
-fn for_each_piece(
-    placement: &mut Placement,
-    io: &Io,
-    placed: Option<Pieces>,
-    mut each: impl FnMut(u64, u64),
-) {
-    match placed {
-        Some(pieces) => pieces.iter().for_each(|(address, bytes)| each(address, bytes)),
-        None => placement.for_each_piece(io.op, io.file, io.offset, io.bytes, each),
     }
 }

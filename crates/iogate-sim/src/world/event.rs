@@ -82,7 +82,7 @@ impl<E: Copy> EventQueue<E> {
         }
     }
 
-    /// The present time: that which [`EventQueue::advance`] went on to last.
+    /// The present time: that which [`EventQueue::go_on_to`] was told last.
     pub(super) fn now(&self) -> Time {
         self.now
     }
@@ -119,15 +119,17 @@ impl<E: Copy> EventQueue<E> {
         if self.near.is_empty() && self.late.first().is_none() {
             self.turn();
         }
-        let near = self.near.last().map(|(at, _)| *at);
-        near.into_iter().chain(self.late.first().map(|entry| entry.at)).min()
+        match (self.near.last(), self.late.first()) {
+            (Some((near, _)), Some(late)) => Some(late.at.min(*near)),
+            (Some((near, _)), None) => Some(*near),
+            (None, late) => late.map(|entry| entry.at),
+        }
     }
 
-    /// Moves on to the time of the next event, when nothing is left to do at the present time; `None` if there is none.
-    pub(super) fn advance(&mut self) -> Option<Time> {
+    /// Moves on to the [time of the next event](EventQueue::next_time), when nothing is left to do at the present time.
+    pub(super) fn go_on_to(&mut self, next: Time) {
         debug_assert!(self.at_once.is_empty());
-        self.now = self.next_time()?;
-        Some(self.now)
+        self.now = next;
     }
 
     fn place(&mut self, at: Time, event: E) {
@@ -169,8 +171,10 @@ impl<E: Copy> EventQueue<E> {
             let next = std::mem::replace(&mut slot.next, self.free);
             self.free = std::mem::replace(&mut at, next);
         }
-        // The list has the last added first, and so it stays among those of one time.
-        self.near.sort_by_key(|(at, _)| Reverse(*at));
+        // The list has the last added first, and so it stays among those of one time. Most often there is one.
+        if self.near.len() > 1 {
+            self.near.sort_by_key(|(at, _)| Reverse(*at));
+        }
         while let Some(entry) = self.far.first()
             && stretch_of(entry.at) - self.present < RING as u64
         {
@@ -253,6 +257,12 @@ mod tests {
     use super::*;
     use crate::rng::Rng;
 
+    fn advance<E: Copy>(queue: &mut EventQueue<E>) -> Option<Time> {
+        let next = queue.next_time()?;
+        queue.go_on_to(next);
+        Some(next)
+    }
+
     /// Events added at the start and on the way come by time and then by insertion, however far apart they are.
     #[test]
     fn events_come_by_time_and_then_by_insertion() {
@@ -271,7 +281,7 @@ mod tests {
             }
             let mut seen = Vec::new();
             let mut all = 2_000;
-            while let Some(now) = queue.advance() {
+            while let Some(now) = advance(&mut queue) {
                 while let Some(event) = queue.pop_now() {
                     seen.push((now.as_nanos(), event));
                     if all < 5_000 {
@@ -291,11 +301,11 @@ mod tests {
         queue.add(Time::from_nanos(5), 'b');
         queue.add(Time::from_nanos(6), 'd');
         queue.add(Time::MAX, 'e');
-        assert_eq!(queue.advance(), Some(Time::from_nanos(5)));
+        assert_eq!(advance(&mut queue), Some(Time::from_nanos(5)));
         assert_eq!(queue.pop_now(), Some('a'));
         queue.add(Time::from_nanos(2), 'c');
         assert_eq!([queue.pop_now(), queue.pop_now(), queue.pop_now()], [Some('b'), Some('c'), None]);
-        assert_eq!(queue.advance(), Some(Time::from_nanos(6)));
-        assert_eq!((queue.pop_now(), queue.advance()), (Some('d'), None));
+        assert_eq!(advance(&mut queue), Some(Time::from_nanos(6)));
+        assert_eq!((queue.pop_now(), advance(&mut queue)), (Some('d'), None));
     }
 }

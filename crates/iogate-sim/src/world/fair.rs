@@ -34,7 +34,7 @@ pub(super) fn divide(
         gate.set_prices(Prices::of_jumps([jump; 2], [1; 6]));
     }
     let policy = match global {
-        Some(global) => super::global::policy(global, apps, spec.lot),
+        Some(global) => super::global::policy(global, groups, apps, spec.lot),
         None => shares::policy(groups, apps, spec.lot),
     };
     gate.set_policy(Time::ZERO, Some(&policy))

@@ -5,15 +5,15 @@
 
 use iogate_core::global_policy::{Allotter, GateId, Grant, Holder, Report, Terms};
 use iogate_core::policy::Policy;
-use iogate_core::{AppId, Span, Time};
+use iogate_core::{Span, Time};
 
 use super::{Event, Message, World};
-use crate::scenario::{App, FaultKind, GlobalSpec, Scenario};
+use crate::scenario::{App, FaultKind, GlobalSpec, Group, Scenario, shares};
 use crate::slab::Slab;
 
 /// Bytes of a report or a grant, and of each class in them.
 const LETTER_BYTES: u64 = 64;
-const CLASS_BYTES: u64 = 28;
+const CLASS_BYTES: u64 = 32;
 
 /// The policy, and who keeps it.
 pub(super) struct Global {
@@ -45,9 +45,8 @@ enum Content {
 }
 
 /// What the gates of a layer go by; `None`: each has a policy of its own.
-pub(super) fn policy(global: &GlobalSpec, apps: &[App], lot: Option<Span>) -> Policy {
-    let each = apps.iter().map(|app| (AppId(app.id), app.entitlement));
-    Policy { apps: each.collect(), lot, is_shared: true, total: global.total, ..Policy::default() }
+pub(super) fn policy(global: &GlobalSpec, groups: &[Group], apps: &[App], lot: Option<Span>) -> Policy {
+    Policy { is_shared: true, total: global.total, ..shares::policy(groups, apps, lot) }
 }
 
 impl Global {
@@ -56,7 +55,7 @@ impl Global {
         let spec = scenario.global.as_ref()?;
         let (first, after) = (layers[spec.layer as usize], layers[spec.layer as usize + 1]);
         let terms = Terms {
-            policy: policy(spec, apps, None),
+            policy: policy(spec, &scenario.groups, apps, None),
             lease: spec.lease,
             every: spec.every,
             skew: spec.skew,

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 
 use iogate_core::Time;
-use iogate_core::device::Placement;
+use iogate_core::device::{Placement, Transfer};
 use iogate_core::hash::HashMap;
 
 use super::block::{Io, JOURNAL, Owner};
@@ -18,7 +18,7 @@ use crate::slab::Slab;
 
 /// Pieces of a transfer, of which there is nearly always one: address and length.
 #[derive(Debug, Default)]
-pub(super) struct Pieces {
+struct Pieces {
     first: Option<(u64, u64)>,
     others: Vec<(u64, u64)>,
 }
@@ -29,10 +29,6 @@ impl Pieces {
             None => self.first = Some(piece),
             Some(_) => self.others.push(piece),
         }
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.first.into_iter().chain(self.others.iter().copied())
     }
 }
 
@@ -91,11 +87,11 @@ impl Lift {
         }
     }
 
-    /// What goes to the device now; with its pieces, if it has its place already.
-    pub(super) fn next(&mut self, now: Time) -> Option<(Io, Option<Pieces>)> {
+    /// What goes to the device now. If it has its place already, its pieces are added to `placed`.
+    pub(super) fn next(&mut self, now: Time, placed: &mut Vec<Transfer>) -> Option<Io> {
         match self {
-            Lift::Arrived(arrived) => arrived.pop_front().map(|io| (io, None)),
-            Lift::Elevator(this) => this.next(now).map(|(io, pieces)| (io, Some(pieces))),
+            Lift::Arrived(arrived) => arrived.pop_front(),
+            Lift::Elevator(this) => this.next(now, placed),
         }
     }
 
@@ -153,18 +149,20 @@ impl Ordered {
         (*self.taken.entry(io.request).or_insert_with(|| pool.add(()))).into()
     }
 
-    fn next(&mut self, now: Time) -> Option<(Io, Pieces)> {
+    fn next(&mut self, now: Time, placed: &mut Vec<Transfer>) -> Option<Io> {
         self.wait = Time::MAX;
         if self.inside.len() >= self.slots {
             return None;
         }
         match self.elevator.next(now) {
             Choice::Begin(id) => {
-                let (io, entry, pieces) =
-                    (self.held[id].0, self.held[id].1, std::mem::take(&mut self.held[id].2));
+                let (io, entry, pieces) = &mut self.held[id];
+                let (io, entry, Pieces { first, others }) = (*io, *entry, std::mem::take(pieces));
+                let transfer = |(address, bytes)| Transfer { op: io.op, address, bytes };
+                placed.extend(first.into_iter().chain(others).map(transfer));
                 self.held.free(id);
                 self.inside.push((io.owner, entry));
-                Some((io, pieces))
+                Some(io)
             }
             Choice::WaitUntil(at) => {
                 self.wait = at;

@@ -302,8 +302,8 @@ impl World<'_> {
             match self.queue.next_time() {
                 None => return Ok(false),
                 Some(at) if at > limit => return Ok(!self.is_over()),
-                Some(_) => self.queue.advance(),
-            };
+                Some(at) => self.queue.go_on_to(at),
+            }
             instants = instants.wrapping_add(1);
             if instants.is_multiple_of(INSTANTS) && (self.lent.is_stopped)() {
                 return Err(SimError::Stopped);

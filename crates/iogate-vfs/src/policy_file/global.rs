@@ -2,7 +2,6 @@
 
 use iogate_core::Span;
 use iogate_core::global_policy::Terms;
-use iogate_core::policy::Entitlement;
 use iogate_core::units::{parse_rate, parse_time};
 
 use super::{Reader, SharesError, Value, integer};
@@ -71,10 +70,11 @@ impl Reader<'_> {
                 format!("report ({}) to be at most a third of lease ({})", terms.every, terms.lease);
             return Err(self.wrong(value, &format!("global.{key}"), &expected));
         }
-        let has_cap = |entitlement: &Entitlement| entitlement.max.bytes.is_some();
-        let is_capped = terms.policy.apps.values().any(has_cap) || has_cap(&terms.policy.others);
-        if terms.policy.total.is_none() && !is_capped {
-            return Err(lacks("total", "a total, or a class with a max: else there is nothing to share"));
+        if terms.policy.total.is_none() && !terms.policy.has_cap() {
+            return Err(lacks(
+                "total",
+                "a total, or a class or a group with a max: else there is nothing to share",
+            ));
         }
         terms.policy.is_shared = true;
         Ok(Global { coordinators, gates, terms })

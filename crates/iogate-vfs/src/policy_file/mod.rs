@@ -232,17 +232,6 @@ impl Reader<'_> {
             self.groups(groups, &mut shares, &mut seen)?;
         }
         if let Some(global) = table.get("global") {
-            if shares.policy.is_nested() {
-                let (key, at) = match table.get_key_value("group") {
-                    Some((key, _)) => ("group", key.span()),
-                    None => ("by", by.span()),
-                };
-                let why = format!(
-                    "{key}: expected no groups beside [global], found some: many gates share classes of one level; \
-                     leave out the groups, or [global]"
-                );
-                return Err(SharesError { line: line(self.text, at), why });
-            }
             let terms = Terms { policy: shares.policy.clone(), ..Terms::default() };
             let global = self.global(global, terms)?;
             shares.policy = global.terms.policy.clone();
@@ -438,7 +427,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!((shares.by, shares.policy.lot), (ClassBy::User, Some(Span::from_millis(20))));
-        let of = |uid| *shares.policy.of(application_of_user(uid));
+        let of = |uid| shares.policy.of(application_of_user(uid));
         assert_eq!((of(1000).weight, of(1000).min.bytes.unwrap().get()), (4, 50 << 20));
         assert_eq!(of(1001).max.requests.unwrap().get(), 1_000);
         assert_eq!(of(7).max.bytes.unwrap().get(), 200_000_000);
@@ -455,6 +444,11 @@ mod tests {
         let global = many.global.unwrap();
         assert!(many.policy.is_shared && global.terms.policy == many.policy);
         assert_eq!((global.coordinators.len(), global.gates, global.terms.lease), (2, 3, Span::from_secs(2)));
+        for capped in ["[group.physics]", "[group.physics.others]", "[others]"] {
+            let groups = "by = \"group/user\"\n[global]\ncoordinator = \"a:1\"\ngates = 2";
+            let shares = parse(&format!("{groups}\n{capped}\nmax = \"5MB/s\"")).unwrap();
+            assert!(shares.policy.is_shared && shares.policy.is_nested() && shares.policy.check().is_ok());
+        }
         let app = parse("by = \"app\"\n[class.\"lammps\"]\nweight = 2").unwrap();
         assert_eq!(app.policy.of(application_of_word("lammps")).weight, 2);
     }
@@ -515,14 +509,9 @@ mod tests {
                 "group.physics.max: expected at least 6MB/s, what those within it are promised together, found \"5MB/s\"",
             ),
             (
-                "by = \"user\"\n[global]\ncoordinator = \"a:1\"\ngates = 2\ntotal = \"5MB/s\"\n[group.physics]",
-                6,
-                "group: expected no groups beside [global], found some: many gates share classes of one level; leave out the groups, or",
-            ),
-            (
                 "by = \"group/user\"\n[global]\ncoordinator = \"a:1\"\ngates = 2",
-                1,
-                "by: expected no groups beside [global]",
+                2,
+                "global.total: expected a total, or a class or a group with a max",
             ),
             ("by = \"user\"\nlots = \"2ms\"", 2, "lots: did you mean 'lot'? expected one of by, lot"),
             ("by = \"user\"\nlot = 0", 2, "lot: expected a time, as in \"20ms\", found 0"),

@@ -33,8 +33,9 @@ use crate::commands::serve::log_to_stderr;
 use crate::commands::{notify, policy};
 use crate::devices;
 use crate::failure::Failure;
+use crate::kept::Keeper;
 use crate::metrics;
-use crate::storage;
+use crate::storage::{self, Profiles};
 use crate::watched::WatchedStore;
 
 /// What the serving process writes to its parent when the mount is ready.
@@ -88,10 +89,10 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         Shown::Directory(source) => directory(args, source, device)?,
         Shown::Servers(endpoints) => servers(args, endpoints)?,
     };
-    let known = match args.store {
-        StoreKind::Directory => storage::known_by(&args.known, args.source.as_deref())?,
+    let (known, keeping) = match args.store {
+        StoreKind::Directory => storage::known_by(&args.known, args.source.as_deref(), args.direct)?,
         StoreKind::Modelled => {
-            storage::modelled(model, ModelledStore::EXTENT_BYTES).map_err(devices::not_a_device)?
+            (storage::modelled(model, ModelledStore::EXTENT_BYTES).map_err(devices::not_a_device)?, None)
         }
     };
     let engine = storage::engine(pinned, fixed, known, &args.room, layout.gate, store.clone())?;
@@ -104,7 +105,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         Cache::Page => "the kernel's page cache",
     };
     about.push(("cache".into(), cache.into()));
-    if let Some(file) = &args.known.profile {
+    if let Profiles::Measured(file) = Profiles::of(args.known.profile.as_deref()) {
         about.push(("profile".into(), file.display().to_string()));
     }
     let http = args.http.as_ref().map(metrics::Listener::bind).transpose()?;
@@ -175,6 +176,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
             notify::stopping();
         }
     };
+    let keeper = keeping.and_then(|keeping| keeping.start(&engine));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             signals.forever().for_each(|_| {
@@ -186,6 +188,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         stopping();
         handle.close();
     });
+    keeper.into_iter().for_each(Keeper::end);
     engine.shutdown();
     Ok(())
 }

@@ -27,6 +27,7 @@ use crate::commands::layout::{LayoutChoice, MountLayout};
 use crate::commands::policy;
 use crate::commands::serve::{begin, until_stopped};
 use crate::failure::Failure;
+use crate::kept::{Keeper, KeptPrices};
 use crate::metrics;
 use crate::storage;
 
@@ -41,7 +42,7 @@ pub(crate) fn run(args: &NfsArgs) -> Result<(), Failure> {
     let signals = begin()?;
     let path =
         std::fs::canonicalize(&args.directory).with_context(|| Attempt::enter(args.directory.display()))?;
-    let (tree, engine, layout) = gate(args, &path, pinned)?;
+    let Gate { tree, engine, layout, keeping } = gate(args, &path, pinned)?;
     if let Some(shares) = &shares {
         shares.set(&engine, &ThisSystem).map_err(|error| Failure::usage(anyhow!(error)))?;
     }
@@ -85,12 +86,14 @@ pub(crate) fn run(args: &NfsArgs) -> Result<(), Failure> {
         eprintln!("warning: {warning}");
     }
     warn_of_handles(&nfs);
+    let keeper = keeping.and_then(|keeping| keeping.start(&engine));
     until_stopped(&lines, &format!("listening at {address}"), signals)?;
     drop(registered);
     nfs.shutdown();
     if let Some(control) = &control {
         control.shutdown();
     }
+    keeper.into_iter().for_each(Keeper::end);
     engine.shutdown();
     Ok(())
 }
@@ -108,23 +111,28 @@ fn check(args: &NfsArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-type Gate = (Arc<DirectoryTree>, Arc<Engine>, MountLayout);
-
 /// The files, and the gate in front of their data.
+struct Gate {
+    tree: Arc<DirectoryTree>,
+    engine: Arc<Engine>,
+    layout: MountLayout,
+    keeping: Option<KeptPrices>,
+}
+
 fn gate(args: &NfsArgs, path: &Path, pinned: Option<iogate_core::SchedulerConfig>) -> Result<Gate, Failure> {
     let how = DirectoryOptions { backend: Backend::Auto, direct: false };
     let store = DirectoryStore::with(path, how).with_context(|| Attempt::enter(path.display()))?;
     let store = Arc::new(store);
     let mut layout = LayoutChoice::Auto(None).of_mount(path);
     let fixed = storage::fixed_scheduler(Some(&args.directory));
-    let known = storage::known_by(&args.known, Some(path))?;
+    let (known, keeping) = storage::known_by(&args.known, Some(path), how.direct)?;
     let engine = storage::engine(pinned, fixed, known, &args.room, layout.gate, store.clone())?;
     let tree = DirectoryTree::new(path, store).with_context(|| path.display().to_string())?;
     let tree = Arc::new(tree);
     if let Some(layouts) = layout.layouts.take() {
         tree.learn_layouts(OpenLayouts::new(layouts, Arc::clone(&engine)));
     }
-    Ok((tree, engine, layout))
+    Ok(Gate { tree, engine, layout, keeping })
 }
 
 /// Says so where handles do not last.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{Asked, Leader};
 use crate::Time;
 use crate::global_policy::{Allotted, Allotter, GateId, Report, Terms};
+use crate::policy::Leaf;
 use crate::refusal::{Refusal, errno};
 use crate::wire::ReportUse;
 
@@ -29,18 +30,29 @@ impl Gates {
     }
 
     pub(super) fn status(&self) -> GatesStatus {
-        let mut classes: Vec<(u32, Allotted)> =
-            self.allotter.classes().map(|(app, allotted)| (app.0, allotted)).collect();
-        classes.sort_unstable_by_key(|(app, allotted)| (Reverse(allotted.used.max(allotted.demand)), *app));
-        let named = classes.iter().take(NAMED_MAX).map(|&(class, allotted)| ClassStatus {
-            class,
-            gates: allotted.gates,
-            demand: allotted.demand,
-            used: allotted.used,
-            held: allotted.committed,
-        });
-        GatesStatus { gates: self.allotter.gates(), classes: classes.len(), named: named.collect() }
+        let branches = self.allotter.branches().into_iter();
+        GatesStatus {
+            gates: self.allotter.gates(),
+            classes: self.allotter.classes().count(),
+            named: largest(self.allotter.classes()),
+            groups: largest(branches.map(|(branch, allotted)| (branch.into(), allotted))),
+        }
     }
+}
+
+/// Those that have most.
+fn largest(classes: impl Iterator<Item = (Leaf, Allotted)>) -> Vec<ClassStatus> {
+    let mut classes: Vec<(Leaf, Allotted)> = classes.collect();
+    classes.sort_unstable_by_key(|(leaf, allotted)| (Reverse(allotted.used.max(allotted.demand)), *leaf));
+    let named = classes.iter().take(NAMED_MAX).map(|&(Leaf { app, within }, allotted)| ClassStatus {
+        class: app.0,
+        within: within.map(|branch| branch.0),
+        gates: allotted.gates,
+        demand: allotted.demand,
+        used: allotted.used,
+        held: allotted.committed,
+    });
+    named.collect()
 }
 
 /// How a policy is used that gates share.
@@ -52,6 +64,9 @@ pub struct GatesStatus {
     pub classes: usize,
     /// The largest of them.
     pub named: Vec<ClassStatus>,
+    /// The largest groups that they are in.
+    #[serde(default)]
+    pub groups: Vec<ClassStatus>,
 }
 
 /// What a class has at all gates together, in bytes a second.
@@ -59,6 +74,9 @@ pub struct GatesStatus {
 pub struct ClassStatus {
     /// Its application number, as gates know it.
     pub class: u32,
+    /// The group that it is in, likewise.
+    #[serde(default)]
+    pub within: Option<u32>,
     /// Gates where it has something, or asks for it.
     pub gates: u32,
     /// What it asks for.
@@ -85,7 +103,7 @@ impl Leader {
             return Err(Refusal::new(errno::EACCES, text));
         }
         if letter.terms != gates.digest {
-            let text = "the gate goes by another policy than the coordinator: give both the same file, with the same users";
+            let text = "the gate goes by another policy than the coordinator: give both the same file, with the same users and groups";
             return Err(Refusal::new(errno::EINVAL, text));
         }
         let report =

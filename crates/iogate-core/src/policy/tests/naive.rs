@@ -1,6 +1,7 @@
 //! Trees of classes by the rules of the module's head alone: no list is kept, everything is looked up anew each time. The arbiter must do
 //! the same, step by step.
 
+use super::nested::groups;
 use super::*;
 use crate::policy::arbiter::{Arbiter, ClassId, Next, Served};
 
@@ -208,6 +209,18 @@ impl Naive {
         }
     }
 
+    /// Who has nothing that waits keeps its lot while it is not away: to its end, and for as long as it would have the next one.
+    fn keeps_lot(&self, now: u64, class: usize) -> bool {
+        let one = &self.classes[class];
+        let is_near = one.serves > 0 || one.think < 8 * MS && one.idle_since + 2 * one.think > now;
+        let is_before = |rival: &usize, at: usize| {
+            *rival != at && self.is_ready(now, *rival) && self.key(*rival) < self.classes[at].finish
+        };
+        let is_behind =
+            |at: &usize| self.within(self.classes[*at].within).iter().any(|rival| is_before(rival, *at));
+        is_near && (one.budget > 0 || !self.chain(class).iter().any(is_behind))
+    }
+
     /// A request comes. True if it is admitted at once.
     fn arrives(&mut self, now: u64, app: AppId, bytes: u64) -> bool {
         let class = self.find(app).unwrap_or_else(|| {
@@ -307,9 +320,10 @@ impl Naive {
         if to_do {
             return Err(soonest);
         }
-        if let Some(last) = self.last.filter(|_| self.one_at_a_time) {
+        let is_between = |last: &usize| !self.is_ready(now, *last) && !self.is_held_back(now, *last);
+        if let Some(last) = self.last.filter(is_between) {
             let one = &self.classes[last];
-            if one.budget > 0 && !self.is_ready(now, last) && !self.is_held_back(now, last) {
+            if self.one_at_a_time && one.budget > 0 {
                 let back = one.idle_since + 2 * one.think;
                 if one.serves > 0 {
                     return Err(soonest);
@@ -318,8 +332,15 @@ impl Naive {
                     return Err(Some(soonest.map_or(back, |at| at.min(back))));
                 }
                 self.charge_wait(now, last);
-                self.classes[last].budget = 0;
             }
+            if !self.one_at_a_time && self.is_asked(now) && self.keeps_lot(now, last) {
+                let lent = self.descend(now, false);
+                for at in self.chain(lent) {
+                    self.classes[at].finish = self.key(at);
+                }
+                return Ok(lent);
+            }
+            self.classes[last].budget = 0;
         }
         if !self.is_asked(now) {
             return Err(soonest);
@@ -398,51 +419,6 @@ fn cost(rate: Rate, bytes: u64) -> u64 {
         rate.map_or(0, |rate| (amount * 1_000_000_000).div_ceil(rate.get()))
     };
     of(bytes, rate.bytes).max(of(1, rate.requests))
-}
-
-/// Weight, and a floor and a cap in MiB/s or requests a second, neither of which need be there.
-fn entitlements() -> impl Strategy<Value = Entitlement> {
-    let floor = prop_oneof![3 => Just((0, 0)), 1 => (1u64..8, Just(0)), 1 => (Just(0), 50u64..500)];
-    let cap = prop_oneof![2 => Just((0, 0)), 1 => (20u64..60, Just(0)), 1 => (Just(0), 900u64..4_000)];
-    let of = |(mib, requests): (u64, u64)| Rate {
-        bytes: NonZeroU64::new(mib << 20),
-        requests: NonZeroU64::new(requests),
-    };
-    (1u32..6, floor, cap).prop_map(move |(weight, min, max)| Entitlement {
-        weight,
-        min: of(min),
-        max: of(max),
-    })
-}
-
-/// Up to three groups, the last of which may be within the first, and up to six applications in them or beside them, some without a name.
-fn groups() -> impl Strategy<Value = Policy> {
-    let branches = prop::collection::vec((entitlements(), entitlements()), 1..4);
-    let apps = prop::collection::vec((0usize..4, prop::option::of(entitlements())), 1..7);
-    let lot = prop::option::of((1u64..8).prop_map(Span::from_millis));
-    (branches, apps, any::<bool>(), entitlements(), lot).prop_map(|(branches, apps, is_deep, others, lot)| {
-        let number = |at: usize| AppId(1_000_000 + at as u32);
-        let mut policy = Policy { others, lot, ..Policy::default() };
-        for (at, (entitlement, others)) in branches.iter().enumerate() {
-            let within = (is_deep && at == 2).then(|| number(0));
-            policy.branches.insert(number(at), Branch { entitlement: *entitlement, others: *others, within });
-        }
-        for (at, (within, named)) in apps.iter().enumerate() {
-            let app = AppId(at as u32 + 1);
-            if let Some(entitlement) = named {
-                policy.apps.insert(app, *entitlement);
-            }
-            if *within < branches.len() {
-                policy.within.insert(app, number(*within));
-            }
-        }
-        if policy.check().is_err() {
-            // Floors that are together more than their branch has are nothing that a gate takes.
-            policy.branches.values_mut().for_each(|branch| branch.entitlement.min = Rate::default());
-            policy.branches.values_mut().for_each(|branch| branch.entitlement.max = Rate::default());
-        }
-        policy
-    })
 }
 
 /// An arbiter and the naive one, and a device that has so many requests in service, of which each takes as long as it says.

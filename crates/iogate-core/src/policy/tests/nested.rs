@@ -34,6 +34,51 @@ fn world(policy: Policy) -> World {
     World { policy, scheduler: SchedulerKind::Fifo, depth: 1, jump: 0, known: false }
 }
 
+/// Weight, and a floor and a cap in MiB/s or requests a second, neither of which need be there.
+fn entitlements() -> impl Strategy<Value = Entitlement> {
+    let floor = prop_oneof![3 => Just((0, 0)), 1 => (1u64..8, Just(0)), 1 => (Just(0), 50u64..500)];
+    let cap = prop_oneof![2 => Just((0, 0)), 1 => (20u64..60, Just(0)), 1 => (Just(0), 900u64..4_000)];
+    let of = |(mib, requests): (u64, u64)| Rate {
+        bytes: NonZeroU64::new(mib << 20),
+        requests: NonZeroU64::new(requests),
+    };
+    (1u32..6, floor, cap).prop_map(move |(weight, min, max)| Entitlement {
+        weight,
+        min: of(min),
+        max: of(max),
+    })
+}
+
+/// Up to three groups, the last of which may be within the first, and up to six applications in them or beside them, some without a name.
+pub(super) fn groups() -> impl Strategy<Value = Policy> {
+    let branches = prop::collection::vec((entitlements(), entitlements()), 1..4);
+    let apps = prop::collection::vec((0usize..4, prop::option::of(entitlements())), 1..7);
+    let lot = prop::option::of((1u64..8).prop_map(Span::from_millis));
+    (branches, apps, any::<bool>(), entitlements(), lot).prop_map(|(branches, apps, is_deep, others, lot)| {
+        let number = |at: usize| AppId(1_000_000 + at as u32);
+        let mut policy = Policy { others, lot, ..Policy::default() };
+        for (at, (entitlement, others)) in branches.iter().enumerate() {
+            let within = (is_deep && at == 2).then(|| number(0));
+            policy.branches.insert(number(at), Branch { entitlement: *entitlement, others: *others, within });
+        }
+        for (at, (within, named)) in apps.iter().enumerate() {
+            let app = AppId(at as u32 + 1);
+            if let Some(entitlement) = named {
+                policy.apps.insert(app, *entitlement);
+            }
+            if *within < branches.len() {
+                policy.within.insert(app, number(*within));
+            }
+        }
+        if policy.check().is_err() {
+            // Floors that are together more than their branch has are nothing that a gate takes.
+            policy.branches.values_mut().for_each(|branch| branch.entitlement.min = Rate::default());
+            policy.branches.values_mut().for_each(|branch| branch.entitlement.max = Rate::default());
+        }
+        policy
+    })
+}
+
 /// What each class at each level has of an 8th of the time: worked out by hand.
 #[test]
 fn each_level_is_divided_by_its_weights() {
@@ -371,7 +416,6 @@ fn what_is_no_tree_is_refused() {
         }
     });
     assert!(deep.contains("more than 8"), "{deep}");
-    assert!(with(|policy| policy.is_shared = true).contains("many gates"));
 }
 
 /// Serves what may go at once, and returns of which applications.

@@ -51,22 +51,16 @@ impl<'a> Groups<'a> {
     }
 
     /// Checks what concerns them and these applications together, where all of them are right by themselves.
-    pub(super) fn checked(self, apps: &[App], is_shared: bool) -> Vec<Group> {
+    pub(super) fn checked(self, apps: &[App]) -> Vec<Group> {
         if self.tables.iter().any(|table| !table.problems().is_empty()) {
             return self.groups;
         }
         for (index, (group, table)) in (0..).zip(self.groups.iter().zip(&self.tables)) {
-            let name = &group.name;
-            let text = if is_shared {
-                format!(
-                    "group.{name}: gates with one policy ([global]) have no groups; remove it, or [global]"
-                )
-            } else if !apps.iter().any(|app| app.group == Some(index)) {
-                format!("no application is in group.{name}: name it in a `group`, or remove it")
-            } else {
-                continue;
-            };
-            table.unfit("weight", text);
+            if !apps.iter().any(|app| app.group == Some(index)) {
+                let name = &group.name;
+                let text = format!("no application is in group.{name}: name it in a `group`, or remove it");
+                table.unfit("weight", text);
+            }
         }
         if let Err(error) = shares::policy(&self.groups, apps, None).check_tree() {
             let at = match error {

@@ -53,9 +53,14 @@ pub(super) static GROUP: Schema = Schema {
             "min",
             Takes::Rate,
             Words("none"),
-            "the rate that those in it get together at least at each gate",
+            "the rate that those in it get together at least at each gate, or of a total (see One policy over many gates)",
         ),
-        key("max", Takes::Rate, Words("none"), "the rate that those in it get together at most at each gate"),
+        key(
+            "max",
+            Takes::Rate,
+            Words("none"),
+            "the rate that those in it get together at most at each gate, or at all that share a policy",
+        ),
     ],
 };
 

@@ -28,6 +28,7 @@ use crate::commands::serve::ask::status_with;
 use crate::commands::serve::config::Client;
 use crate::failure::Failure;
 use crate::output::print;
+use crate::state;
 
 /// The copy of the cluster's file in its folder.
 const FILE: &str = "cluster.toml";
@@ -189,16 +190,12 @@ fn folder(dir: Option<&Path>, name: &str) -> Result<PathBuf, Failure> {
     if let Some(dir) = dir {
         return Ok(dir.to_owned());
     }
-    if rustix::process::geteuid().is_root() {
-        return Ok(Path::new("/var/lib/iogate/clusters").join(name));
-    }
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let state = variable("XDG_STATE_HOME").or_else(|| Some(variable("HOME")?.join(".local/state")));
+    let state = state::folder("clusters");
     let state = state.ok_or_else(|| {
         Failure::usage(anyhow!("there is no HOME to keep the cluster's folder in"))
             .hint("give --dir DIRECTORY")
     })?;
-    Ok(state.join("iogate/clusters").join(name))
+    Ok(state.join(name))
 }
 
 /// An existing cluster, by its name or by its file.

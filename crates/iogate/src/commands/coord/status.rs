@@ -5,7 +5,7 @@ use std::fmt::Write;
 use iogate_core::AppId;
 use iogate_net::coordinator::{ClassStatus, Finished, Holder, Status, Waiter};
 use iogate_report::{Table, units};
-use iogate_vfs::app::user_of_application;
+use iogate_vfs::app::{group_of_application, user_of_application};
 
 /// Turns that are over, and claims that wait, which are shown.
 const FINISHED_SHOWN: usize = 10;
@@ -64,8 +64,10 @@ pub(super) fn status(status: &Status) -> String {
         let classes = units::counted(gates.classes as u64, "class", "classes");
         line("policy", format!("shared by {shared}; {classes}"));
     }
-    let classes = classes(status.gates.iter().flat_map(|gates| &gates.named));
-    for table in [classes, holders(&status.holders), waiters(&status.waiters)] {
+    let gates = status.gates.as_ref();
+    let groups = classes("group", gates.map_or(&[], |gates| &gates.groups));
+    let classes = classes("class", gates.map_or(&[], |gates| &gates.named));
+    for table in [groups, classes, holders(&status.holders), waiters(&status.waiters)] {
         if !table.is_empty() {
             write!(out, "\n{table}").expect("text grows");
         }
@@ -96,20 +98,26 @@ fn yes(yes: bool) -> String {
     if yes { "yes" } else { "no" }.into()
 }
 
-fn classes<'a>(classes: impl Iterator<Item = &'a ClassStatus>) -> Table {
-    let mut table = Table::new(["class", "gates", "asks for", "uses", "may use"]);
+/// What classes, or groups of them, have of a policy that gates share.
+fn classes(what: &str, classes: &[ClassStatus]) -> Table {
+    let has_groups = classes.iter().any(|one| one.within.is_some());
+    let within = if has_groups { &["group"][..] } else { &[] };
+    let mut table = Table::new([&[what][..], within, &["gates", "asks for", "uses", "may use"]].concat());
     for one in classes {
-        let rate = |bytes: u64| format!("{}/s", units::bytes(bytes as f64));
-        let rates = [one.demand, one.used, one.held].map(rate);
-        let [demand, used, held] = rates;
-        // What jobs and applications are called, only those who divide by them know.
-        let class = match user_of_application(AppId(one.class)) {
-            Some(uid) => format!("user {uid}"),
-            None => one.class.to_string(),
-        };
-        table.row([class, one.gates.to_string(), demand, used, held]);
+        let rates = [one.demand, one.used, one.held];
+        let rates = rates.map(|bytes| format!("{}/s", units::bytes(bytes as f64)));
+        let group = has_groups.then(|| one.within.map_or("-".into(), called));
+        table.row([called(one.class)].into_iter().chain(group).chain([one.gates.to_string()]).chain(rates));
     }
     table
+}
+
+/// A class for people. What jobs, accounts and applications are called, only those who divide by them know.
+fn called(class: u32) -> String {
+    let app = AppId(class);
+    let user = user_of_application(app).map(|uid| format!("user {uid}"));
+    let group = group_of_application(app).map(|gid| format!("group {gid}"));
+    user.or(group).unwrap_or_else(|| class.to_string())
 }
 
 fn holders(holders: &[Holder]) -> Table {

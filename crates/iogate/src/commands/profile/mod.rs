@@ -1,6 +1,7 @@
-//! `iogate profile`: measures what storage charges.
+//! `iogate profile`: measures what storage charges, and lists what is kept of it.
 
 mod directory;
+mod kept;
 
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -55,6 +56,9 @@ pub(crate) fn summary(profile: &Profile) -> String {
 }
 
 pub(crate) fn run(args: &ProfileArgs) -> Result<(), Failure> {
+    if args.kept {
+        return kept::run(args.directory.as_deref(), args.forget, args.json);
+    }
     let out = args.out.as_deref().map(OutputFile::create).transpose()?;
     if args.budget.0.is_zero() {
         return Err(Failure::usage(anyhow::anyhow!(

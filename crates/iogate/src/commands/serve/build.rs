@@ -25,7 +25,8 @@ use crate::attempt::Attempt;
 use crate::commands::layout::{LayoutChoice, MountLayout};
 use crate::devices;
 use crate::failure::Failure;
-use crate::storage;
+use crate::kept::{Keeper, KeptPrices};
+use crate::storage::{self, Profiles};
 
 /// What an export over other servers uses there.
 const OBJECTS: &str = "objects";
@@ -57,8 +58,8 @@ pub(super) fn server(config: &Config) -> Result<(ServerConfig, Vec<Built>), Fail
     }
     for export in &config.export {
         let built = export.build(forwarder, listeners);
-        let (served, tree) = built.with_context(|| format!("export `{}`", export.name))?;
-        kept.push(Built { tree, engine: Arc::clone(&served.engine) });
+        let (served, tree, keeper) = built.with_context(|| format!("export `{}`", export.name))?;
+        kept.push(Built { tree, engine: Arc::clone(&served.engine), keeper });
         exports.push(served);
     }
     let settings = ServerConfig {
@@ -71,8 +72,8 @@ pub(super) fn server(config: &Config) -> Result<(ServerConfig, Vec<Built>), Fail
     Ok((settings, kept))
 }
 
-/// An export, and the directory that it is, if it is one.
-type Made = (server::Export, Option<Arc<DirectoryTree>>);
+/// An export, the directory that it is, if it is one, and what keeps what is learnt of it.
+type Made = (server::Export, Option<Arc<DirectoryTree>>, Option<Keeper>);
 /// Where names are, and where the stripes.
 type Parts = (Arc<dyn Tree>, Vec<Arc<dyn Tree>>);
 
@@ -102,7 +103,7 @@ impl Export {
             let batches = self.batches.or(std::num::NonZero::new(BATCHES)).unwrap_or(batch);
             store = Arc::new(BatchedStore::new(store, batch, batches));
         }
-        let known = self.storage()?;
+        let (known, keeping) = self.storage()?;
         let gate = self.gate.config(layout, &known, forwarder.node);
         let engine = Engine::new(&EngineConfig { gate }, store).context("the gate cannot be started")?;
         engine.know(known);
@@ -127,16 +128,20 @@ impl Export {
             answers: self.remembered(listeners)?,
             devices: modelled,
         };
-        Ok((served, own))
+        let keeper = keeping.and_then(|keeping| keeping.start(&served.engine));
+        Ok((served, own, keeper))
     }
 
     /// What is known of what is behind the gate.
-    fn storage(&self) -> anyhow::Result<Storage> {
+    fn storage(&self) -> anyhow::Result<(Storage, Option<KeptPrices>)> {
         match &self.device {
             Some(device) if self.targets.is_empty() => {
-                storage::modelled(device, self.extent()).context("device")
+                Ok((storage::modelled(device, self.extent()).context("device")?, None))
             }
-            _ => storage::known(self.directory.as_deref(), self.profile.as_deref()),
+            _ => {
+                let profiles = Profiles::of(self.profile.as_deref());
+                storage::known(self.directory.as_deref(), &profiles, self.direct)
+            }
         }
     }
 

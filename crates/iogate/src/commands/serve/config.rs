@@ -15,6 +15,7 @@ pub(crate) use super::values::{Address, Bytes, Ids, SocketMode, Time, User};
 use crate::attempt::Attempt;
 use crate::failure::Failure;
 use crate::settings::toml_error;
+use crate::storage::Profiles;
 
 /// A server: a data server, a forwarder, or both.
 #[derive(Clone, Debug, Deserialize)]
@@ -358,6 +359,11 @@ impl Export {
                 "profile goes with directory, without device: what it says was measured there"
             ));
         }
+        if self.batch.is_some() && Profiles::of(self.profile.as_deref()) == Profiles::Kept {
+            return Err(anyhow!(
+                "profile = \"kept\" goes without batch: what is joined behind the gate has prices of its own"
+            ));
+        }
         if self.batches.is_some() && self.batch.is_none() {
             return Err(anyhow!("batches goes with batch"));
         }
@@ -537,6 +543,7 @@ bytes = "64MiB"
                 &["fair and policy: one of them"],
             ),
             (export("directory = \"/s\"\ncolour = 1"), &["unknown field `colour`", "directory"]),
+            (export("directory = \"/s\"\nbatch = 4\nprofile = \"kept\""), &["goes without batch"]),
             (export("name = \"x\""), &["one of directory, targets", "none of them", "export `x`"]),
             (export("directory = \"/s\"\nforward = \"a:1\""), &["directory and forward"]),
             (export("targets = [\"/a\"]"), &["names = \"DIRECTORY\""]),

@@ -21,6 +21,7 @@ use self::config::{Address, Config};
 use crate::cli::{SchedulerArgs, ServeArgs};
 use crate::commands::{notify, policy};
 use crate::failure::Failure;
+use crate::kept::Keeper;
 use crate::metrics;
 use crate::output::print;
 
@@ -73,6 +74,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
         nfs.shutdown();
     }
     server.shutdown();
+    built.into_iter().filter_map(|built| built.keeper).for_each(Keeper::end);
     engines.iter().for_each(|engine| engine.shutdown());
     Ok(())
 }

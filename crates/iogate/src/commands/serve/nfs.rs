@@ -18,6 +18,7 @@ use super::config::{Config, Export, Users};
 use crate::attempt::{Attempt, Doing};
 use crate::commands::nfs::{Kept, mount_command, register, warn_of_handles};
 use crate::failure::Failure;
+use crate::kept::Keeper;
 use crate::settings::line_of;
 
 /// Where NFS is, if nothing else is said.
@@ -88,6 +89,8 @@ pub(super) struct Built {
     /// Its directory, if it has one.
     pub(super) tree: Option<Arc<DirectoryTree>>,
     pub(super) engine: Arc<Engine>,
+    /// What keeps what it learns of it.
+    pub(super) keeper: Option<Keeper>,
 }
 
 impl Shared {
@@ -170,7 +173,7 @@ impl Nfs {
         for shared in &self.export {
             let found = shared.of(&config.export);
             let found = found.and_then(|(at, export, path)| {
-                let Built { tree, engine } = built.get(at)?;
+                let Built { tree, engine, .. } = built.get(at)?;
                 Some((export, path, tree.clone()?, engine))
             });
             let (export, directory, tree, engine) =
