@@ -172,7 +172,7 @@ mod tests {
             (1_764_115_200, "2025-11-26"),
             (4_107_542_400, "2100-03-01"),
         ] {
-            assert_eq!(date(seconds), day);
+            assert_eq!(super::date(seconds), day);
         }
     }
 }

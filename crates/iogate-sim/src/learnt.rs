@@ -285,9 +285,9 @@ mod tests {
                 assert_eq!(refit.profile().check(), Ok(()));
                 for in_flight in [1, 1, 2, 16] {
                     for class in Class::ALL {
-                        (0..20).for_each(|_| {
-                            refit.add(Sample { op: Op::Read, class, bytes: 65_536, in_flight, ns: u64::MAX })
-                        });
+                        for _ in 0..20 {
+                            refit.add(Sample { op: Op::Read, class, bytes: 65_536, in_flight, ns: u64::MAX });
+                        }
                     }
                 }
                 assert_eq!(refit.profile().check(), Ok(()));

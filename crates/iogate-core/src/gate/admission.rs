@@ -317,7 +317,7 @@ impl Gate {
                 let follows = self.is_followed(first, self.pending.slot(first).next);
                 self.admit_deferred(now, first);
                 let Admission { arbiter, .. } = self.admission.as_deref()?;
-                if !arbiter.goes_on(id) && !(follows && arbiter.lends_on(id)) {
+                if !(arbiter.goes_on(id) || follows && arbiter.lends_on(id)) {
                     break;
                 }
             }
