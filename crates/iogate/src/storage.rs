@@ -188,17 +188,19 @@ pub(crate) fn kind(directory: &Path) -> String {
     format!("file system of type {system}")
 }
 
+/// Whether it is known to rotate. A hypervisor's disk says so unless somebody told the hypervisor better: there it says nothing.
 fn is_rotating(devices: &Path, device: u64) -> bool {
-    // A partition has the queue of its disk, which it lies in.
     let device = place(devices, device);
+    // A partition has the queue of its disk, which it lies in.
     let told = |queue: &str| std::fs::read_to_string(device.join(queue).join("rotational")).ok();
     told("queue").or_else(|| told("../queue")).is_some_and(|text| text.trim() == "1")
+        && !disks(&device, DEEPEST).iter().any(|disk| is_virtual(disk))
 }
 
 /// Whether it is one rotating disk. Of an array that the kernel makes out of several, each has an arm of its own: one dispatch at a
 /// time would let the others rest. An array that makes itself looks like one disk from here.
 fn is_lone_disk(devices: &Path, device: u64) -> bool {
-    is_rotating(devices, device) && disks(&place(devices, device), DEEPEST) == 1
+    is_rotating(devices, device) && disks(&place(devices, device), DEEPEST).len() == 1
 }
 
 /// Where the kernel tells of a device.
@@ -206,13 +208,35 @@ fn place(devices: &Path, device: u64) -> PathBuf {
     devices.join(format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device)))
 }
 
-/// How many disks a device is made of, by what it and those below it say that they lie on.
-fn disks(device: &Path, deepest: u32) -> usize {
+/// The disks that a device is made of, by what it and those below it say that they lie on.
+fn disks(device: &Path, deepest: u32) -> Vec<PathBuf> {
     let of_partition = || std::fs::read_dir(device.join("../slaves"));
-    let Ok(below) = std::fs::read_dir(device.join("slaves")).or_else(|_| of_partition()) else { return 1 };
-    let below: usize =
-        below.flatten().map(|one| if deepest > 0 { disks(&one.path(), deepest - 1) } else { 1 }).sum();
-    below.max(1)
+    let below: Vec<PathBuf> = std::fs::read_dir(device.join("slaves"))
+        .or_else(|_| of_partition())
+        .map(|slaves| slaves.flatten().map(|one| one.path()).collect())
+        .unwrap_or_default();
+    match deepest {
+        1.. if !below.is_empty() => below.iter().flat_map(|one| disks(one, deepest - 1)).collect(),
+        _ => vec![device.to_owned()],
+    }
+}
+
+/// Whether a disk is one that a hypervisor makes: by the bus that it hangs on, or by who is said to have made it.
+fn is_virtual(disk: &Path) -> bool {
+    const BUSES: [&str; 3] = ["virtio", "vbd-", "VMBUS"];
+    const VENDORS: [&str; 4] = ["QEMU", "VMware", "VBOX", "Msft"];
+    // An emulated disk of ATA has its maker in its model.
+    const EMULATED: &str = "ATA";
+    let Ok(disk) = disk.canonicalize() else { return false };
+    let is_bus = |name: &str| BUSES.iter().any(|bus| name.starts_with(bus));
+    let said = |file: &str| {
+        let of = |device: &str| std::fs::read_to_string(disk.join(device).join(file)).ok();
+        of("device").or_else(|| of("../device")).unwrap_or_default()
+    };
+    let vendor = said("vendor");
+    let maker = if vendor.trim() == EMULATED { said("model") } else { vendor };
+    disk.iter().filter_map(|part| part.to_str()).any(is_bus)
+        || VENDORS.iter().any(|vendor| maker.starts_with(vendor))
 }
 
 #[cfg(test)]
@@ -243,6 +267,54 @@ mod tests {
         assert_eq!(fixed_scheduler(None), SchedulerKind::Fifo);
         assert_eq!(fixed_scheduler(Some(Path::new("/proc"))), SchedulerKind::Fifo);
     }
+
+    /// A hypervisor that knows nothing of what lies below has its disks say that they rotate.
+    #[test]
+    fn what_a_virtual_disk_says_of_itself_is_not_believed() {
+        let system = tempfile::tempdir().unwrap();
+        let path = |path: &str| system.path().join(path);
+        let devices = path("dev-block");
+        fs::create_dir(&devices).unwrap();
+        // Where it hangs, its vendor and model if it has any, and whether it is believed to rotate.
+        let all: [(&str, &str, &str, bool); 8] = [
+            ("pci0000:00/0000:00:02.0/virtio1/block/vda", "0x1af4", "", false),
+            ("pci0000:00/virtio0/host0/target0:0:0/0:0:0:0/block/sda", "ATA", "ST4000NM0033", false),
+            ("vbd-51712/block/xvda", "", "", false),
+            ("LNXSYSTM:00/VMBUS:01/f8b3781b/host1/block/sdb", "Msft", "Virtual Disk", false),
+            ("pci0000:00/host2/block/sdc", "VMware", "Virtual disk", false),
+            ("pci0000:00/ata1/host3/block/sdd", "ATA", "QEMU HARDDISK", false),
+            ("pci0000:00/ata2/host4/block/sde", "ATA", "ST4000NM0033", true),
+            ("pci0000:00/host5/block/sdf", "SEAGATE", "ST8000NM0075", true),
+        ];
+        for (minor, (place, vendor, model, _)) in all.iter().enumerate() {
+            fs::create_dir_all(path(place).join("queue")).unwrap();
+            fs::create_dir(path(place).join("device")).unwrap();
+            fs::create_dir(path(place).join("part1")).unwrap();
+            fs::write(path(place).join("queue/rotational"), "1\n").unwrap();
+            for (file, said) in [("vendor", vendor), ("model", model)] {
+                if !said.is_empty() {
+                    fs::write(path(place).join("device").join(file), format!("{said}\n")).unwrap();
+                }
+            }
+            symlink(path(place), devices.join(format!("8:{minor}"))).unwrap();
+            symlink(path(place).join("part1"), devices.join(format!("9:{minor}"))).unwrap();
+        }
+        // A volume on the first one, and one on the last one.
+        for (minor, below) in [(0, all[0].0), (1, all[7].0)] {
+            let volume = path(&format!("virtual/block/dm-{minor}"));
+            fs::create_dir_all(volume.join("queue")).unwrap();
+            fs::create_dir(volume.join("slaves")).unwrap();
+            fs::write(volume.join("queue/rotational"), "1\n").unwrap();
+            symlink(path(below), volume.join("slaves/below")).unwrap();
+            symlink(&volume, devices.join(format!("10:{minor}"))).unwrap();
+        }
+        let rotates = |major, minor| is_rotating(&devices, rustix::fs::makedev(major, minor));
+        for (minor, (place, .., expected)) in (0..).zip(all) {
+            assert_eq!((rotates(8, minor), rotates(9, minor)), (expected, expected), "{place}");
+        }
+        assert_eq!([rotates(10, 0), rotates(10, 1)], [false, true]);
+    }
+
     #[test]
     fn an_array_of_several_disks_is_not_taken_for_one() {
         let system = tempfile::tempdir().unwrap();
