@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use iogate_core::Time;
 use iogate_report::partial::{Head, Kept, MergeError, Outline, Shard, failed_line, merge, run_line};
 use iogate_report::{ExperimentReport, Recording};
-use iogate_sim::experiment::{self, Done};
+use iogate_sim::experiment::{self, Done, Repeats};
 use iogate_sim::rng::Rng;
 use iogate_sim::scenario::{Plan, Source};
 
@@ -43,7 +43,8 @@ fn all() -> &'static [Done<Recording>] {
     ALL.get_or_init(|| {
         let (plan, finished) = (plan(&[]), |_: &Done<Recording>| ControlFlow::Continue(()));
         let numbers: Vec<u64> = (0..plan.runs()).collect();
-        experiment::run_some(&plan, &numbers, NonZero::<usize>::MIN, &observe, &finished).unwrap()
+        experiment::run_some(&plan, &numbers, NonZero::<usize>::MIN, &observe, &finished, &Repeats::default())
+            .unwrap()
     })
 }
 

@@ -1,11 +1,14 @@
 //! All runs of a plan, on as many threads as there are: the results are the same for any number.
 
+mod repeats;
+
 use std::hash::{DefaultHasher, Hasher};
 use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+pub use self::repeats::Repeats;
 use crate::result::RunResult;
 use crate::scenario::{Plan, Point, Scenario};
 use crate::world::{Lent, Observer, SimError, simulate_with};
@@ -80,7 +83,7 @@ pub fn run<O: Observer + Send>(
         progress();
         ControlFlow::Continue(())
     };
-    let done = run_some(plan, &all, threads, observe, &finished)?;
+    let done = run_some(plan, &all, threads, observe, &finished, &Repeats::default())?;
     let mut points: Vec<PointResult<O>> =
         plan.points.iter().map(|_| PointResult { runs: Vec::new(), observer: None }).collect();
     for ((point, _), done) in runs(plan).zip(done) {
@@ -93,7 +96,7 @@ pub fn run<O: Observer + Send>(
 /// Runs only those with these numbers, which are in ascending order, and returns them in that order.
 ///
 /// `finished` is told of each as soon as it is done, in any order and from any thread, and may say that no further ones are to
-/// be begun.
+/// be begun. Runs that are among `repeats` are carried out once, but for those with an onlooker.
 ///
 /// # Errors
 /// As [`run`].
@@ -103,8 +106,9 @@ pub fn run_some<O: Observer + Send>(
     threads: NonZero<usize>,
     observe: &(impl Fn(usize) -> Option<O> + Sync),
     finished: &(impl Fn(&Done<O>) -> ControlFlow<()> + Sync),
+    repeats: &Repeats,
 ) -> Result<Vec<Done<O>>, ExperimentError> {
-    run_lent(plan, numbers, threads, observe, finished, Lent::NONE)
+    run_with(plan, numbers, threads, observe, finished, &simulate_lent(Lent::NONE), repeats)
 }
 
 /// The same with schedulers of the caller's own, who may also end runs that are underway. The runs of one thread are the calling thread's.
@@ -119,11 +123,16 @@ pub fn run_lent<O: Observer + Send>(
     finished: &(impl Fn(&Done<O>) -> ControlFlow<()> + Sync),
     lent: Lent<'_>,
 ) -> Result<Vec<Done<O>>, ExperimentError> {
-    let simulate = |scenario: &Scenario, seed, observer: Option<&mut O>| match observer {
+    run_with(plan, numbers, threads, observe, finished, &simulate_lent(lent), &Repeats::default())
+}
+
+fn simulate_lent<O: Observer>(
+    lent: Lent<'_>,
+) -> impl Fn(&Scenario, u64, Option<&mut O>) -> Result<RunResult, SimError> + Sync {
+    move |scenario, seed, observer| match observer {
         Some(observer) => simulate_with(scenario, seed, observer, lent),
         None => simulate_with(scenario, seed, &mut (), lent),
-    };
-    run_with(plan, numbers, threads, observe, finished, &simulate)
+    }
 }
 
 /// All runs of a plan in the order of their numbers: which point, and which of its repetitions.
@@ -139,6 +148,7 @@ fn run_with<O: Send>(
     observe: &(impl Fn(usize) -> Option<O> + Sync),
     finished: &(impl Fn(&Done<O>) -> ControlFlow<()> + Sync),
     simulate: &(impl Fn(&Scenario, u64, Option<&mut O>) -> Result<RunResult, SimError> + Sync),
+    repeats: &Repeats,
 ) -> Result<Vec<Done<O>>, ExperimentError> {
     let is_asked = |(number, _): &(u64, _)| numbers.binary_search(number).is_ok();
     let runs: Vec<(u64, (usize, u32))> = (0..).zip(runs(plan)).filter(is_asked).collect();
@@ -151,7 +161,14 @@ fn run_with<O: Send>(
                 return;
             };
             let observer = if repetition == 0 { observe(point) } else { None };
-            let result = one(&plan.points[point], repetition, observer, simulate);
+            let point = &plan.points[point];
+            let result = match observer {
+                Some(_) => one(point, repetition, observer, simulate),
+                None => {
+                    let run = || one(point, repetition, None, simulate).map(|(result, _)| result);
+                    repeats.once(point, repetition, run).map(|result| (result, None))
+                }
+            };
             let result = result.map(|(result, observer)| Done { run, result, observer });
             if result.as_ref().map_or(true, |done| finished(done).is_break()) {
                 stopped.store(true, Ordering::Relaxed);
@@ -174,6 +191,11 @@ fn run_with<O: Send>(
 type Numbered<O> = (u64, Result<Done<O>, ExperimentError>);
 type Simulated<O> = Result<(RunResult, Option<O>), ExperimentError>;
 
+/// The seed of a repetition of a point.
+fn seed_of(point: &Point, repetition: u32) -> u64 {
+    point.scenario.seed.saturating_add(repetition.into())
+}
+
 /// One repetition of a point, and its applications alone where that is asked for.
 fn one<O>(
     point: &Point,
@@ -182,7 +204,7 @@ fn one<O>(
     simulate: &impl Fn(&Scenario, u64, Option<&mut O>) -> Result<RunResult, SimError>,
 ) -> Simulated<O> {
     let scenario = &point.scenario;
-    let seed = scenario.seed.saturating_add(repetition.into());
+    let seed = seed_of(point, repetition);
     let fail = |alone, cause| ExperimentError { point: point.label(), seed, alone, cause: Box::new(cause) };
     let mut result = simulate(scenario, seed, observer.as_mut()).map_err(|cause| fail(None, cause))?;
     if scenario.alone {
@@ -270,7 +292,16 @@ mod tests {
     fn runs_of(numbers: &[u64], threads: usize) -> Vec<Done<u64>> {
         let finished = |_: &Done<u64>| ControlFlow::Continue(());
         let observe = |point| (point != 1).then_some(100);
-        run_with(&plan(), numbers, NonZero::new(threads).unwrap(), &observe, &finished, &fake).unwrap()
+        run_with(
+            &plan(),
+            numbers,
+            NonZero::new(threads).unwrap(),
+            &observe,
+            &finished,
+            &fake,
+            &Repeats::default(),
+        )
+        .unwrap()
     }
 
     #[test]
@@ -311,8 +342,61 @@ mod tests {
             _ => ControlFlow::Continue(()),
         };
         let one = NonZero::<usize>::MIN;
-        let done = run_with(&plan(), &[0, 1, 2, 3, 4], one, &|_| None, &finished, &counted).unwrap();
+        let done =
+            run_with(&plan(), &[0, 1, 2, 3, 4], one, &|_| None, &finished, &counted, &Repeats::default())
+                .unwrap();
         assert_eq!((done.len(), begun.into_inner()), (3, 3));
+    }
+
+    /// Another plan with one of the same points, whose seeds begin later, by another name.
+    #[test]
+    fn what_plans_have_in_common_is_run_once() {
+        let open = |_: &str| Err("none".into());
+        let text = TEXT
+            .replace("[1, 2, 3]", "[3, 4]")
+            .replace("\"t\"", "\"other\"")
+            .replace("seed = 10", "seed = 11");
+        let other =
+            Plan::read(&Source { name: "other", text: &text, settings: &[], quick: false, open: &open })
+                .unwrap();
+        let plans = [plan(), other];
+        // Three servers, with the seeds 11 and 12.
+        let repeats = Repeats::among(&plans);
+        assert_eq!(repeats.spared(), 2);
+        let begun = AtomicUsize::new(0);
+        let counted = |scenario: &Scenario, seed, observer: Option<&mut u64>| {
+            begun.fetch_add(usize::from(scenario.apps.len() == 2), Ordering::Relaxed);
+            fake(scenario, seed, observer)
+        };
+        let finished = |_: &Done<u64>| ControlFlow::Continue(());
+        let all = |plan: &Plan, repeats: &Repeats| {
+            let (numbers, two) = ((0..plan.runs()).collect::<Vec<_>>(), NonZero::new(2).unwrap());
+            let done = run_with(plan, &numbers, two, &|_| None, &finished, &counted, repeats).unwrap();
+            done.into_iter().map(|done| format!("{:?}", (done.run, done.result))).collect::<Vec<_>>()
+        };
+        let once = plans.each_ref().map(|plan| all(plan, &repeats));
+        assert_eq!(begun.swap(0, Ordering::Relaxed), 9 + 6 - 2);
+        let each = plans.each_ref().map(|plan| all(plan, &Repeats::default()));
+        assert_eq!((once, begun.into_inner()), (each, 15));
+        assert_eq!(repeats.spared(), 0);
+    }
+
+    /// Whatever else differs: the slowest thing would be to be wrong.
+    #[test]
+    fn what_differs_in_anything_is_run_again() {
+        let open = |_: &str| Err("none".into());
+        for (this, that) in [
+            ("bytes = 1", "bytes = 2"),
+            ("alone = true", "alone = false"),
+            ("unit:1ms", "unit:2ms"),
+            ("seed = 10", "seed = 13"),
+        ] {
+            let text = TEXT.replacen(this, that, 1);
+            let other =
+                Plan::read(&Source { name: "t", text: &text, settings: &[], quick: false, open: &open })
+                    .unwrap();
+            assert_eq!(Repeats::among(&[plan(), other]).spared(), 0, "{that}");
+        }
     }
 
     #[test]
@@ -336,7 +420,8 @@ mod tests {
         for n in [1, 2, 9] {
             let (all, threads) = ((0..9).collect::<Vec<_>>(), NonZero::new(n).unwrap());
             let finished = |_: &Done<u64>| ControlFlow::Continue(());
-            let error = run_with(&plan(), &all, threads, &|_| None, &finished, &fails).unwrap_err();
+            let error = run_with(&plan(), &all, threads, &|_| None, &finished, &fails, &Repeats::default())
+                .unwrap_err();
             assert_eq!(
                 error.to_string(),
                 "servers.nodes = 2, seed 12: the device of the servers: broken",

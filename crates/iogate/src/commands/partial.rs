@@ -13,7 +13,7 @@ use anyhow::{Context, anyhow};
 use iogate_core::Time;
 use iogate_report::partial::{ENDING, Head, Kept, MergeError, Outline, Shard, failed_line, merge, run_line};
 use iogate_report::{ExperimentReport, Recording};
-use iogate_sim::experiment::{self, Done, ExperimentError, digest};
+use iogate_sim::experiment::{self, Done, ExperimentError, Repeats, digest};
 use iogate_sim::scenario::Plan;
 
 use super::progress::{Progress, threads};
@@ -34,6 +34,8 @@ pub(crate) struct Work<'a> {
     /// Points whose first run is recorded.
     pub(crate) recorded: usize,
     pub(crate) threads: Option<NonZero<usize>>,
+    /// What it has in common with others that are run beside it.
+    pub(crate) repeats: &'a Repeats,
 }
 
 impl Work<'_> {
@@ -110,7 +112,7 @@ impl Work<'_> {
         finished: &(impl Fn(&Done<Recording>) -> ControlFlow<()> + Sync),
     ) -> Result<Vec<Done<Recording>>, ExperimentError> {
         let observe = |point: usize| (point < self.recorded).then(|| Recording::new(Time::ZERO));
-        experiment::run_some(self.plan, numbers, threads(self.threads), &observe, finished)
+        experiment::run_some(self.plan, numbers, threads(self.threads), &observe, finished, self.repeats)
     }
 }
 

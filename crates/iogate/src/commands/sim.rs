@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context, anyhow};
 use iogate_report::experiment::TIMELINES_MAX;
 use iogate_report::{ExperimentReport, Perfetto, html, perfetto};
+use iogate_sim::experiment::Repeats;
 use iogate_sim::scenario::Plan;
 use iogate_sim::world::simulate;
 
@@ -33,7 +34,16 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Failure> {
         0
     };
     let name = args.scenario.scenario.file_stem().unwrap_or_default().to_string_lossy();
-    let work = Work { plan: &plan, name: &name, text: &text, commit: None, recorded, threads: args.threads };
+    let repeats = Repeats::among([&plan]);
+    let work = Work {
+        plan: &plan,
+        name: &name,
+        text: &text,
+        commit: None,
+        recorded,
+        threads: args.threads,
+        repeats: &repeats,
+    };
     let report = match (&args.results, args.shard) {
         (Some(folder), Some(shard)) => {
             let progress = Progress::new(shard.runs(plan.runs()).count() as u64);

@@ -33,6 +33,7 @@ use iogate_report::claims::Interval;
 use iogate_report::experiment::{Axis, ExperimentReport, Measured, Point};
 use iogate_report::html::lines::{Lines, Series};
 use iogate_report::partial::Shard;
+use iogate_sim::experiment::Repeats;
 use iogate_sim::metrics::Unit;
 use iogate_sim::scenario::Plan;
 
@@ -132,6 +133,8 @@ struct Lab<'a> {
     /// Where results are kept.
     results: Option<&'a Path>,
     progress: Progress,
+    /// What scenarios of the paper have in common.
+    repeats: Repeats,
 }
 
 impl<'a> Lab<'a> {
@@ -142,14 +145,16 @@ impl<'a> Lab<'a> {
             threads: args.threads,
             results: args.results.as_deref(),
             progress: Progress::new(0),
+            repeats: Repeats::default(),
         };
-        let mut runs = 0;
+        let mut plans = Vec::new();
         for name in scenario::of_paper(paper.name()).filter(|_| !args.real) {
             if !lab.kept(name).is_some_and(|kept| kept.exists()) {
-                runs += scenario::built_in_plan(name, lab.quick)?.runs();
+                plans.push(scenario::built_in_plan(name, lab.quick)?);
             }
         }
-        lab.progress = Progress::new(runs);
+        lab.progress = Progress::new(plans.iter().map(Plan::runs).sum());
+        lab.repeats = Repeats::among(&plans);
         Ok(lab)
     }
 
@@ -212,7 +217,8 @@ impl<'a> Lab<'a> {
 
     fn work<T>(&self, name: &str, plan: &Plan, done: impl FnOnce(&Work<'_>) -> T) -> T {
         let name = &self.called(name);
-        done(&Work { plan, name, text: "", commit: commit(), recorded: 0, threads: self.threads })
+        let (threads, repeats) = (self.threads, &self.repeats);
+        done(&Work { plan, name, text: "", commit: commit(), recorded: 0, threads, repeats })
     }
 }
 
