@@ -37,7 +37,7 @@ needs() {
 
 # eventually SECONDS COMMAND...: tries until the command succeeds; on a busy machine for longer than it should take.
 eventually() {
-    local tries=$((($1 < 30 ? 30 : $1) * 20))
+    local tries=$((($1 < 60 ? 60 : $1) * 20))
     shift
     until "$@"; do
         tries=$((tries - 1))
@@ -82,7 +82,7 @@ unmount_gate() {
 refused() {
     local expected=$1 pattern=$2 status=0
     shift 2
-    timeout 30 "$@" >"$SIDE/refused" 2>&1 </dev/null || status=$?
+    timeout 60 "$@" >"$SIDE/refused" 2>&1 </dev/null || status=$?
     echo "\$ $*" && cat "$SIDE/refused"
     [ "$status" -ne 0 ] && [ "$status" -ne 124 ] || fail "expected it to fail, and it ended with status $status"
     [ "$expected" = any ] || [ "$status" -eq "$expected" ] || fail "expected exit status $expected, got $status"

@@ -503,7 +503,7 @@ fn what_was_synced_survives_the_death_of_the_mount() {
             })
             .collect();
         let begin = Instant::now();
-        while begun.load(Ordering::SeqCst) < writers.len() && begin.elapsed() < Duration::from_secs(30) {
+        while begun.load(Ordering::SeqCst) < writers.len() && begin.elapsed() < Duration::from_secs(60) {
             std::thread::sleep(Duration::from_millis(20));
         }
         std::thread::sleep(Duration::from_millis(200));

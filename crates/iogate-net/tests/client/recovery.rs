@@ -82,7 +82,7 @@ fn a_restarted_server_is_found_again_and_its_files_are_opened_again() {
             let works = |peer: &Peer| {
                 let start = Instant::now();
                 while peer.settings.messages.load(Ordering::SeqCst) < 20 {
-                    assert!(start.elapsed() < Duration::from_secs(30), "it is not found");
+                    assert!(start.elapsed() < Duration::from_secs(60), "it is not found");
                     thread::sleep(Duration::from_millis(1));
                 }
             };
@@ -144,7 +144,7 @@ fn a_server_that_is_gone_for_too_long_costs_an_error_until_it_is_back() {
         let start = Instant::now();
         let mut memory = vec![0; data.len()];
         while file.read_at(0, &mut memory).is_err() {
-            assert!(start.elapsed() < Duration::from_secs(20), "it is never found again");
+            assert!(start.elapsed() < Duration::from_secs(60), "it is never found again");
             thread::sleep(Duration::from_millis(20));
         }
         assert!(memory == data);

@@ -137,7 +137,7 @@ impl Raw {
 fn wait_until(what: &str, mut happened: impl FnMut() -> bool) {
     let start = Instant::now();
     while !happened() {
-        assert!(start.elapsed() < Duration::from_secs(20), "still waiting: {what}");
+        assert!(start.elapsed() < Duration::from_secs(60), "still waiting: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

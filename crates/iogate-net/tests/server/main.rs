@@ -77,7 +77,7 @@ impl Drop for Setup {
 fn wait_until(what: &str, mut happened: impl FnMut() -> bool) {
     let start = Instant::now();
     while !happened() {
-        assert!(start.elapsed() < Duration::from_secs(40), "still waiting: {what}");
+        assert!(start.elapsed() < Duration::from_secs(60), "still waiting: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use iogate_core::wire::*;
 use iogate_net::Endpoint;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) trait Stream: Read + Write + Send {
     /// How long it waits at most.

@@ -186,7 +186,7 @@ impl Coordinator {
     pub(crate) fn wait_until(&self, holds: impl Fn(&Coordinator) -> bool) {
         let since = Instant::now();
         while !holds(self) {
-            assert!(since.elapsed() < Duration::from_secs(20), "it does not come to that");
+            assert!(since.elapsed() < Duration::from_secs(60), "it does not come to that");
             std::thread::sleep(Duration::from_millis(2));
         }
     }

@@ -110,7 +110,7 @@ impl Etcd {
     pub(crate) fn wait(&self) {
         let begin = Instant::now();
         while std::net::TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            assert!(begin.elapsed() < Duration::from_secs(20), "etcd does not come up");
+            assert!(begin.elapsed() < Duration::from_secs(60), "etcd does not come up");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
