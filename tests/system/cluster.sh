@@ -89,4 +89,33 @@ done
 "$IOGATE" umount "$MNT"
 cluster down two-layer --purge
 [ ! -e "$CLUSTER" ] || fail "the folder is still there"
+
+# --- Gates with a policy, which nodes have a copy of, and changes of it.
+printf 'by = "user"\n' >"$SIDE/shared.toml"
+cat >"$SIDE/entitled.toml" <<'END'
+name = "entitled"
+servers = { count = 2, gate = { policy = "shared.toml" } }
+forwarders = { count = 1 }
+END
+cluster up "$SIDE/entitled.toml"
+# The scheduler of each node's gate, and by what its policy divides.
+gates() {
+    cluster status entitled --json |
+        jq -r '.[].status.exports[0] | [.scheduler, (.gate.about[]? | select(.[0] == "policy")[1] | split(":")[0])] | join(" ")' | paste -sd ,
+}
+[ "$(gates)" = 'fifo by user,fifo by user,fifo' ] || fail "not as the file says: $(gates)"
+cluster set entitled --servers fair=job
+cluster set entitled --forwarders scheduler=hbrr
+[ "$(gates)" = 'fifo by job,fifo by job,hbrr' ] || fail "not as it was set: $(gates)"
+printf 'by = "usr"\n' >"$SIDE/typed.toml"
+refused 2 'usr' "$IOGATE" cluster set entitled "policy=$SIDE/typed.toml" --dir "$CLUSTER"
+refused 2 'nothing was changed' "$IOGATE" cluster set entitled scheduler=nothing --dir "$CLUSTER"
+kill -KILL "$(pid_of server-1)"
+eventually 5 is_gone "$(pid_of server-1)" || fail "server-1 does not die"
+refused 1 'server-1 is down' "$IOGATE" cluster set entitled fair=user --dir "$CLUSTER"
+printf 'by = "job"\n' >"$SIDE/shared.toml"
+refused 2 'with another configuration' "$IOGATE" cluster up "$SIDE/entitled.toml" --dir "$CLUSTER"
+rm "$SIDE/shared.toml"
+cluster status entitled
+cluster down entitled --purge
 refused 2 'there is no cluster' "$IOGATE" cluster status two-layer --dir "$CLUSTER"

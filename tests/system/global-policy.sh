@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # One policy over two mounts and a server: their caps are those of all together, a gate that is alone in wanting something has all of it, the
-# coordinator may go and come back, files that differ are told apart, and groups have their caps and shares over all gates.
-# limit: 120
+# coordinator may go and come back, files that differ are told apart, groups have their caps and shares over all gates, and certificates are shown over TCP.
+# limit: 180
 # variants: fifo
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-needs jq
+needs jq openssl python3
 COORD=
 SERVER=
 end() {
@@ -146,4 +146,42 @@ wait "$one" && wait "$other" || fail "no write of the capped account"
 took=$(($(date +%s%3N) - began))
 [ "$took" -ge 5500 ] || fail "48 MiB of an account at 8 MiB/s over two mounts took $took ms"
 umount "$WORK/mnt2" || fail "the second mount does not end"
+unmount_gate
+
+# --- Over TCP, gates and coordinator show certificates. A gate that has a new one uses it, and is not told so.
+kill -TERM "$COORD"
+wait "$COORD" || fail "the coordinator did not end well"
+COORD=
+(
+    umask 077
+    new() { openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes "$@" 2>/dev/null; }
+    sign() { openssl x509 -req -in "$1.csr" -CA ca.crt -CAkey ca.key -days 1 -copy_extensions copy -out "$1.crt" 2>/dev/null; }
+    cd "$SIDE"
+    new -x509 -days 1 -subj "/CN=authority" -keyout ca.key -out ca.crt
+    new -subj "/CN=coordinator" -addext "subjectAltName=IP:127.0.0.1" -addext "extendedKeyUsage=serverAuth" -keyout coord.key -out coord.csr
+    for gate in root nobody-here; do new -subj "/CN=$gate" -addext "extendedKeyUsage=clientAuth" -keyout $gate.key -out $gate.csr && sign $gate; done
+    sign coord
+) || fail "no certificates"
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+cat >"$SIDE/shared.toml" <<END
+by = "app"
+[others]
+max = "8MiB/s"
+[global]
+coordinator = "127.0.0.1:$port"
+gates = 2
+tls = { certificate = "$SIDE/gate.crt", key = "$SIDE/gate.key", servers = "$SIDE/ca.crt" }
+END
+"$IOGATE" coord serve --listen "127.0.0.1:$port" --state "$SIDE/state" --policy "$SIDE/shared.toml" \
+    --auth tls --tls-certificate "$SIDE/coord.crt" --tls-key "$SIDE/coord.key" --tls-clients "$SIDE/ca.crt" >"$SIDE/coord.out" 2>"$SIDE/coord.err" &
+COORD=$!
+eventually 30 grep -q '^ready' "$SIDE/coord.out" || fail "no coordinator over TLS: $(cat "$SIDE/coord.err")"
+refused 2 'global.tls: cannot read .*gate.crt' "$IOGATE" mount "$SRC" "$MNT" --policy "$SIDE/shared.toml"
+show() { cp "$SIDE/$1.key" "$SIDE/gate.key" && cp "$SIDE/$1.crt" "$SIDE/gate.crt"; }
+show nobody-here
+mount_gate --policy "$SIDE/shared.toml"
+eventually 30 has "$MNT" 'its part of the caps' || fail "who is nobody has a lease: $("$IOGATE" status "$MNT" | grep policy)"
+show root
+eventually 30 has "$MNT" 'shared through .*by a lease' || fail "no lease over TLS: $("$IOGATE" status "$MNT" | grep policy)"
+write "$MNT" 8 || fail "no write under a policy that is shared over TLS"
 unmount_gate

@@ -9,13 +9,15 @@ use iogate_core::coord::claimant::{Calls, Reply};
 use iogate_core::global_policy::{GateId, Grant, Report};
 use iogate_core::wire::{Allotments, Goodbye, Record, ReportUse, Request};
 use iogate_engine::{Coordinates, lock};
-use iogate_vfs::policy_file::{Global, System};
+use iogate_vfs::policy_file::{Global, System, TlsFiles};
 
 use crate::Endpoint;
 use crate::system::random;
 use crate::transport::auth::{Credential, group_number, user_number};
 use crate::transport::blocking::{receive, send};
-use crate::transport::{Connected, Dial, Introduction, Socket, Way, connect, dial};
+use crate::transport::{
+    Connected, Dial, Introduction, Socket, TlsClient, TlsError, Way, connect, dial, dial_tls,
+};
 
 /// A connection is tried for at least so long, however little time is left.
 const CONNECT_MIN: Duration = Duration::from_millis(1);
@@ -40,18 +42,37 @@ impl System for ThisSystem {
             })
         };
         let endpoints: Vec<Endpoint> = global.coordinators.iter().map(parse).collect::<Result<_, _>>()?;
+        let (auth, dial) = match &global.tls {
+            Some(files) => {
+                load(files).map_err(|error| format!("the policy, global.tls: {error}"))?;
+                (Credential::Socket, dial_renewed(files.clone()))
+            }
+            None => (Credential::usual(&endpoints), Arc::new(dial) as Dial),
+        };
         let mut id = [0; 8];
         random(&mut id).map_err(|error| format!("no random number for the gate: {error}"))?;
         Ok(Arc::new(Reporter {
             name: global.coordinators.join(", "),
-            auth: Credential::usual(&endpoints),
+            auth,
             endpoints,
-            dial: Arc::new(dial),
+            dial,
             gate: GateId(u64::from_le_bytes(id)),
             terms: global.terms.digest(),
             line: Mutex::default(),
         }))
     }
+}
+
+fn load(files: &TlsFiles) -> Result<TlsClient, TlsError> {
+    TlsClient::load(&files.servers, &files.certificate, &files.key)
+}
+
+/// Reaches coordinators by the certificate that is there then: a gate outlives it, and has the next one without being told.
+fn dial_renewed(files: TlsFiles) -> Dial {
+    Arc::new(move |endpoint, timeout| {
+        let tls = load(&files).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        dial_tls(tls, None)(endpoint, timeout)
+    })
 }
 
 struct Reporter {

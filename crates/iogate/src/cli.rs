@@ -40,7 +40,8 @@ pub(crate) use remote::{Auth, RemoteArgs, Spread, Time};
 pub(crate) use reproduce::{Paper, ReproduceArgs};
 pub(crate) use run::RunArgs;
 pub(crate) use serve::{
-    ClusterArgs, ClusterChoice, ClusterCommand, ClusterDownArgs, ClusterStatusArgs, ClusterUpArgs, ServeArgs,
+    ClusterArgs, ClusterChoice, ClusterCommand, ClusterDownArgs, ClusterSetArgs, ClusterStatusArgs,
+    ClusterUpArgs, ServeArgs,
 };
 pub(crate) use sim::{ExperimentOutputs, MergeArgs, ScenarioChoice, SimArgs};
 pub(crate) use top::TopArgs;

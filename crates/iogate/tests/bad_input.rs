@@ -136,6 +136,10 @@ const CASES: &[(i32, &str, &str)] = &[
     (2, "cluster up other.toml", "the cluster other.toml: line 2, `nothing = 1`: "),
     (2, "cluster status nowhere --dir dir", "there is no cluster"),
     (2, "cluster status", "<NAME|FILE>"),
+    (2, "cluster set nowhere --dir dir fair=user", "there is no cluster"),
+    (2, "cluster set nowhere --dir dir policy=nowhere", "the policy nowhere cannot be read"),
+    (2, "cluster set nowhere", "<SETTING>..."),
+    (2, "cluster set nowhere --servers --forwarders fair=user", "cannot be used with"),
     (2, "cluster down", "<NAME|FILE>"),
     (2, "cluster down nowhere --dir dir", "there is no cluster"),
     // Turns.

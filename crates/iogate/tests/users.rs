@@ -379,6 +379,10 @@ fn a_cluster_over_tcp_lets_in_its_owner_only() {
     connect(&cluster.endpoint, client).unwrap().create(Path::new("file"), 0o644).unwrap();
     let status: serde_json::Value = serde_json::from_str(&cluster.run(&["status", "it", "--json"])).unwrap();
     assert_eq!(status[0]["status"]["exports"][0]["name"], "objects", "{status}");
+    // So has who changes a gate meanwhile.
+    cluster.run(&["set", "it", "scheduler=sjf"]);
+    let status: serde_json::Value = serde_json::from_str(&cluster.run(&["status", "it", "--json"])).unwrap();
+    assert_eq!(status[0]["status"]["exports"][0]["scheduler"], "sjf", "{status}");
     // Nodes that are up stay as they are, and so do their keys.
     let before = std::fs::read(&key).unwrap();
     cluster.run(&["up", folder.path().join("it.toml").to_str().unwrap()]);

@@ -1,12 +1,15 @@
 //! `[global]` of a policy: it is one over many gates.
 
+use std::path::{Path, PathBuf};
+
 use iogate_core::Span;
 use iogate_core::global_policy::Terms;
 use iogate_core::units::{parse_rate, parse_time};
 
 use super::{Reader, SharesError, Value, integer};
 
-const KEYS: [&str; 7] = ["coordinator", "gates", "total", "lease", "report", "skew", "absent"];
+const KEYS: [&str; 8] = ["coordinator", "gates", "total", "lease", "report", "skew", "absent", "tls"];
+const TLS_KEYS: [&str; 3] = ["certificate", "key", "servers"];
 /// Most gates that one coordinator knows.
 const GATES_MAX: u32 = 1 << 16;
 
@@ -17,8 +20,21 @@ pub struct Global {
     pub coordinators: Vec<String>,
     /// How many gates there are thought to be, where no coordinator has ever answered; at least 1.
     pub gates: u32,
+    /// What a gate proves to coordinators by who it is, each on its own host; `None`: as is usual on a socket, or by MUNGE.
+    pub tls: Option<TlsFiles>,
     /// What all gates and the coordinator go by, with the policy.
     pub terms: Terms,
+}
+
+/// Files in PEM, by absolute paths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The gate's certificate.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+    /// The authorities that sign coordinators' certificates.
+    pub servers: PathBuf,
 }
 
 impl Reader<'_> {
@@ -77,6 +93,24 @@ impl Reader<'_> {
             ));
         }
         terms.policy.is_shared = true;
-        Ok(Global { coordinators, gates, terms })
+        let tls = keys.get("tls").map(|files| self.tls_files(files)).transpose()?;
+        Ok(Global { coordinators, gates, tls, terms })
+    }
+
+    fn tls_files(&self, value: &Value<'_>) -> Result<TlsFiles, SharesError> {
+        let expected = "a table, as in { certificate = \"/etc/iogate/gate.crt\", key = \"/etc/iogate/gate.key\", servers = \
+                        \"/etc/iogate/ca.crt\" }";
+        let keys = value.get_ref().as_table().ok_or_else(|| self.wrong(value, "global.tls", expected))?;
+        for key in keys.keys() {
+            self.known(key.get_ref(), key.span(), "global.tls", &TLS_KEYS)?;
+        }
+        let file = |key: &str| {
+            let at = keys.get(key).ok_or_else(|| self.wrong(value, "global.tls", expected))?;
+            // Whoever reads the policy may be elsewhere than who wrote it.
+            let path = at.get_ref().as_str().map(Path::new).filter(|path| path.is_absolute());
+            let name = format!("global.tls.{key}");
+            path.map(Into::into).ok_or_else(|| self.wrong(at, &name, "the absolute path of a PEM file"))
+        };
+        Ok(TlsFiles { certificate: file("certificate")?, key: file("key")?, servers: file("servers")? })
     }
 }

@@ -25,7 +25,7 @@ use crate::app::{
     REST_OF_GROUPS, application_of_account, application_of_glob, application_of_group, application_of_user,
     application_of_word,
 };
-pub use global::Global;
+pub use global::{Global, TlsFiles};
 pub use groups::Group;
 pub use paths::overlaps;
 pub use shown::{Shown, in_short, rate_shown};
@@ -543,6 +543,16 @@ mod tests {
             ),
             ("by = \"user\"\n[class.alice]\n[class.1000]\n", 3, "class.1000: expected each user once"),
             ("by = \"user\"\nglobal = 1", 2, "global: expected a table, as in [global]"),
+            (
+                "by = \"user\"\n[global]\ncoordinator = \"a:1\"\ngates = 2\ntotal = \"5MB/s\"\ntls = { key = \"k\" }",
+                6,
+                "global.tls: expected a table, as in { certificate",
+            ),
+            (
+                "by = \"user\"\n[global]\ncoordinator = \"a:1\"\ngates = 2\ntotal = \"5MB/s\"\ntls = { certificate = \"c\" }",
+                6,
+                "global.tls.certificate: expected the absolute path",
+            ),
             ("by = \"user\"\n[global]\ngate = 2", 3, "global.gate: did you mean 'gates'?"),
             (
                 "by = \"user\"\n[global]\ngates = 2",

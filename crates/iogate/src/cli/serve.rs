@@ -69,6 +69,7 @@ pub(crate) struct ClusterArgs {
 pub(crate) enum ClusterCommand {
     Up(ClusterUpArgs),
     Status(ClusterStatusArgs),
+    Set(ClusterSetArgs),
     Down(ClusterDownArgs),
 }
 
@@ -113,6 +114,27 @@ pub(crate) struct ClusterStatusArgs {
     /// Only where clients connect, as `iogate mount --remote` wants it
     #[arg(long, conflicts_with = "json")]
     pub(crate) entrances: bool,
+}
+
+/// Change schedulers or the policy of nodes while they serve, as `iogate set` does at one place
+///
+/// Nodes that are started again have what the cluster's file says.
+#[derive(Debug, Args)]
+pub(crate) struct ClusterSetArgs {
+    #[command(flatten)]
+    pub(crate) choice: ClusterChoice,
+
+    /// What to set: `scheduler=NAME` and parameters, `policy=FILE`, `fair=user|job|app`, `accounts=...`
+    #[arg(value_name = "SETTING", required = true)]
+    pub(crate) settings: Vec<String>,
+
+    /// Only at the data servers
+    #[arg(long, conflicts_with = "forwarders")]
+    pub(crate) servers: bool,
+
+    /// Only at the forwarders
+    #[arg(long)]
+    pub(crate) forwarders: bool,
 }
 
 /// Stop a cluster; what was accepted is completed first

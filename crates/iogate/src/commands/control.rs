@@ -54,30 +54,37 @@ pub(crate) fn umount(args: &UmountArgs) -> Result<(), Failure> {
 
 pub(crate) fn set(args: &SetArgs) -> Result<(), Failure> {
     let settings = asked(&args.settings)?;
-    let hint = match &settings {
-        settings if is_policy(settings) => POLICY_STAYS,
-        settings if settings.starts_with(ACCOUNTS) => NOTHING_CHANGED,
-        _ => SCHEDULER_STAYS,
-    };
     match &Place::of(&args.place)? {
         Place::Mount(_) if args.export.is_some() => {
             Err(Failure::usage(anyhow!("--export is for servers: a mount has one gate")))
         }
         Place::Mount(mountpoint) => iogate_fuse::set(mountpoint, &settings).map_err(|error| match error {
-            ControlError::Refused { .. } => Failure::usage(error).hint(hint),
+            ControlError::Refused { .. } => Failure::usage(error).hint(what_stays(&settings)),
             _ => unanswered(error),
         }),
         Place::Server(endpoint) => {
             let export = args.export.as_deref().unwrap_or_default();
-            ask::configure(endpoint, export, &settings, PATIENCE).map_err(|error| {
-                let refused = |error: &std::io::Error| error.kind() == std::io::ErrorKind::InvalidInput;
-                if error.downcast_ref().is_some_and(refused) {
-                    Failure::usage(error).hint(hint)
-                } else {
-                    Failure::failed(error)
-                }
-            })
+            ask::configure(endpoint, export, &settings, PATIENCE).map_err(|error| refused(error, &settings))
         }
+    }
+}
+
+/// A server did not take settings: by its own words, or as it could not be asked.
+pub(crate) fn refused(error: anyhow::Error, settings: &str) -> Failure {
+    let is_refusal = |error: &std::io::Error| error.kind() == std::io::ErrorKind::InvalidInput;
+    if error.downcast_ref().is_some_and(is_refusal) {
+        Failure::usage(error).hint(what_stays(settings))
+    } else {
+        Failure::failed(error)
+    }
+}
+
+/// What is as it was when settings are refused.
+fn what_stays(settings: &str) -> &'static str {
+    match settings {
+        settings if is_policy(settings) => POLICY_STAYS,
+        settings if settings.starts_with(ACCOUNTS) => NOTHING_CHANGED,
+        _ => SCHEDULER_STAYS,
     }
 }
 
@@ -98,7 +105,7 @@ fn is_policy(setting: &str) -> bool {
 const ACCOUNTS: &str = "accounts=";
 
 /// What is asked for, as the mount or the server takes it: of a policy its text, as the file may not be there.
-fn asked(settings: &[String]) -> Result<String, Failure> {
+pub(crate) fn asked(settings: &[String]) -> Result<String, Failure> {
     if let Some(setting) = settings.iter().find(|setting| setting.starts_with(ACCOUNTS) && settings.len() > 1)
     {
         let error = anyhow!("{setting}: it is set by itself, found {} settings", settings.len());

@@ -159,7 +159,7 @@ fn explained(shares: &Shares) -> String {
         writeln!(out, "warning: {overlap}").expect("text grows");
     }
     if let Some(global) = &shares.global {
-        let Global { coordinators, gates, terms } = global;
+        let Global { coordinators, gates, terms, .. } = global;
         let total = terms.policy.total.map(|total| Rate { bytes: Some(total), requests: None });
         let total = total
             .and_then(policy_file::rate_shown)

@@ -1,5 +1,6 @@
 //! The file of `iogate cluster`: data servers and forwarders of one machine, and the configuration of each that follows from it.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use serde::Deserialize;
 
 use super::certificates;
 use crate::attempt::Attempt;
+use crate::commands::policy;
 use crate::commands::serve::config::{Bytes, Gate};
 use crate::failure::Failure;
 use crate::settings::toml_error;
@@ -19,6 +21,11 @@ const NODES_MAX: u32 = 64;
 /// The network of a cluster in namespaces: this host is `.1`, nodes follow.
 const SUBNET: [u8; 3] = [10, 77, 0];
 const PORT: u16 = 7000;
+/// The tables of both layers.
+const SERVERS: &str = "servers";
+const FORWARDERS: &str = "forwarders";
+/// The key of a gate that names a file.
+const POLICY: &str = "policy";
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -150,12 +157,28 @@ impl Config {
         if config.network.is_some() && config.transport == Transport::Unix {
             return Err(anyhow!("[network] is for transport = \"tcp\": Unix sockets know no network"));
         }
-        for gate in [Some(&config.servers.gate), config.forwarders.as_ref().map(|layer| &layer.gate)] {
-            let Some(gate) = gate else { continue };
-            Gate::try_from(gate.clone().into_iter().collect::<std::collections::BTreeMap<_, _>>())
-                .map_err(|error| anyhow!("gate: {error}"))?;
-        }
         Ok(config)
+    }
+
+    /// Checks the gates of both layers. Returns what their policies say, with what the copies in the cluster's folder are called: nodes
+    /// that start later have the same ones, wherever they are started from. Policies are `beside` the cluster's file.
+    pub(crate) fn check_gates(&self, beside: &Path) -> Result<Vec<(String, String)>, Failure> {
+        let layers = [
+            (SERVERS, Some(&self.servers.gate)),
+            (FORWARDERS, self.forwarders.as_ref().map(|layer| &layer.gate)),
+        ];
+        let mut policies = Vec::new();
+        for (layer, gate) in layers.into_iter().filter_map(|(layer, gate)| Some((layer, gate?))) {
+            let mut gate = gate.clone();
+            if let Some(toml::Value::String(path)) = gate.get_mut(POLICY) {
+                let file = beside.join(&*path);
+                policies.push((copy_of_policy(layer), policy::read(&file)?.1));
+                *path = text_of(&file)?;
+            }
+            Gate::try_from(gate.into_iter().collect::<BTreeMap<_, _>>())
+                .map_err(|error| Failure::usage(anyhow!("the gate of {layer}: {error}")))?;
+        }
+        Ok(policies)
     }
 
     /// How nodes and clients of this cluster prove who they are. `insecure`: over TCP, not at all.
@@ -192,7 +215,7 @@ impl Config {
         for (index, (name, endpoint, address)) in servers.iter().enumerate() {
             let data = self.servers.directory.clone().unwrap_or_else(|| folder.to_owned()).join(name);
             let mut config = self.listen(folder, endpoint, proof)?;
-            let gate = inline(&self.servers.gate);
+            let gate = gate_of(&self.servers.gate, SERVERS, folder)?;
             let device = self.servers.device.iter().map(|device| format!("device = {}\n", quoted(device)));
             let extent = self.servers.extent.iter().map(|extent| format!("extent = \"{}\"\n", extent.0));
             let device: String = device.chain(extent).collect();
@@ -218,7 +241,8 @@ impl Config {
                 format!("node = {index}\nnodes = {forwarders}\n{}", self.listen(folder, &endpoint, proof)?);
             let list: Vec<String> =
                 servers.iter().map(|(_, endpoint, _)| quoted(&endpoint.to_string())).collect();
-            let (list, gate, stripe) = (list.join(", "), inline(&layer.gate), self.stripe.0);
+            let gate = gate_of(&layer.gate, FORWARDERS, folder)?;
+            let (list, stripe) = (list.join(", "), self.stripe.0);
             write!(config, "\n[[export]]\nservers = [{list}]\nstripe = \"{stripe}\"\ngate = {gate}\n")?;
             writeln!(config, "client = {}", self.client(folder, proof)?)?;
             for (key, value) in [("batch", layer.batch), ("batches", layer.batches)] {
@@ -307,9 +331,19 @@ fn quoted(text: &str) -> String {
     toml::Value::String(text.into()).to_string()
 }
 
-fn inline(table: &toml::Table) -> String {
-    let keys: Vec<String> = table.iter().map(|(key, value)| format!("{key} = {value}")).collect();
-    format!("{{ {} }}", keys.join(", "))
+/// The policy of a layer, as nodes find it.
+fn copy_of_policy(layer: &str) -> String {
+    format!("{layer}.policy.toml")
+}
+
+/// The keys of a layer's gates, as in the configuration of a server.
+fn gate_of(keys: &toml::Table, layer: &str, folder: &Path) -> anyhow::Result<String> {
+    let mut keys = keys.clone();
+    if let Some(policy) = keys.get_mut(POLICY) {
+        *policy = text_of(&folder.join(copy_of_policy(layer)))?.into();
+    }
+    let keys: Vec<String> = keys.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+    Ok(format!("{{ {} }}", keys.join(", ")))
 }
 
 #[cfg(test)]
@@ -359,12 +393,45 @@ mod tests {
         for (text, part) in [
             ("name = \"a/b\"\nservers = { count = 1 }", "letters, digits and dashes"),
             ("name = \"a\"\nservers = { count = 0 }", "1 to 64 servers"),
-            ("name = \"a\"\nservers = { count = 1, gate = { scheduler = \"x\" } }", "gate:"),
             ("name = \"a\"\nservers = { count = 1 }\nnetwork = {}", "transport = \"tcp\""),
             ("name = \"a\"\nservers = { cound = 1 }", "unknown field `cound`"),
         ] {
             let error = format!("{:#}", Config::parse(text).unwrap_err());
             assert!(error.contains(part), "{text}\n{error}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("typed.toml"), "by = \"usr\"\n").unwrap();
+        for (gate, part) in [
+            ("{ scheduler = \"x\" }", "the gate of servers: "),
+            ("{ policy = 1 }", "policy: expected a file, found 1"),
+            ("{ policy = \"typed.toml\" }", "typed.toml, line 1"),
+            ("{ policy = \"nowhere.toml\" }", "nowhere.toml cannot be read"),
+        ] {
+            let config =
+                Config::parse(&format!("name = \"a\"\nservers = {{ count = 1, gate = {gate} }}")).unwrap();
+            let failure = config.check_gates(folder.path()).unwrap_err().in_full();
+            assert!(failure.contains(part), "{gate}\n{failure}");
+        }
+    }
+
+    /// Where the cluster's file lies now, and from where it is started, is nothing to nodes that start later.
+    #[test]
+    fn nodes_have_a_copy_of_their_policy() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = folder.path().join("run");
+        std::fs::create_dir(&run).unwrap();
+        std::fs::write(folder.path().join("shared.toml"), "by = \"user\"\n").unwrap();
+        let config = Config::parse(
+            "name = \"a\"\nservers = { count = 2, gate = { policy = \"shared.toml\" } }\nforwarders = { count = 1 }\n",
+        )
+        .unwrap();
+        let policies = config.check_gates(folder.path()).unwrap();
+        assert_eq!(policies, [("servers.policy.toml".into(), "by = \"user\"\n".into())]);
+        std::fs::write(run.join(&policies[0].0), &policies[0].1).unwrap();
+        std::fs::remove_file(folder.path().join("shared.toml")).unwrap();
+        for node in config.nodes(&run, config.proof(false)).unwrap() {
+            let read = serve::config::Config::parse(&node.config).unwrap();
+            assert_eq!(read.export[0].gate.shares.is_some(), node.role == Role::Server, "{}", node.name);
         }
     }
 }

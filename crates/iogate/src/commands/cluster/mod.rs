@@ -22,9 +22,11 @@ use self::config::{Config, Node, Proof, Role};
 use self::process::Process;
 use crate::attempt::Attempt;
 use crate::cli::{
-    ClusterArgs, ClusterChoice, ClusterCommand, ClusterDownArgs, ClusterStatusArgs, ClusterUpArgs,
+    ClusterArgs, ClusterChoice, ClusterCommand, ClusterDownArgs, ClusterSetArgs, ClusterStatusArgs,
+    ClusterUpArgs,
 };
-use crate::commands::serve::ask::status_with;
+use crate::commands::control;
+use crate::commands::serve::ask::{configure_with, status_with};
 use crate::commands::serve::config::Client;
 use crate::failure::Failure;
 use crate::output::print;
@@ -35,12 +37,13 @@ const FILE: &str = "cluster.toml";
 /// Is there if the nodes ask nobody who they are.
 const INSECURE: &str = "insecure";
 /// How long a node may take to answer.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(args: &ClusterArgs) -> Result<(), Failure> {
     match &args.command {
         ClusterCommand::Up(args) => up(args),
         ClusterCommand::Status(args) => status(args),
+        ClusterCommand::Set(args) => set(args),
         ClusterCommand::Down(args) => down(args),
     }
 }
@@ -48,6 +51,7 @@ pub(crate) fn run(args: &ClusterArgs) -> Result<(), Failure> {
 /// Starts what is not running. Nodes that are up stay as they are.
 fn up(args: &ClusterUpArgs) -> Result<(), Failure> {
     let config = Config::read(&args.file)?;
+    let policies = config.check_gates(args.file.parent().unwrap_or(Path::new("")))?;
     let folder = folder(args.dir.as_deref(), &config.name)?;
     let folder = private_folder(&folder)?;
     let text = std::fs::read_to_string(&args.file).context("the cluster's file")?;
@@ -55,13 +59,20 @@ fn up(args: &ClusterUpArgs) -> Result<(), Failure> {
     let proof = config.proof(args.insecure);
     let nodes = config.nodes(&folder, proof)?;
     let running = any_running(&folder, &nodes);
-    let is_changed = std::fs::read_to_string(&copy).is_ok_and(|before| before != text);
+    let differs = |path: &Path, text: &str| std::fs::read_to_string(path).is_ok_and(|before| before != text);
+    let is_changed =
+        differs(&copy, &text) || policies.iter().any(|(name, text)| differs(&folder.join(name), text));
     if running && (is_changed || known_proof(&config, &folder) != proof) {
         let error = anyhow!("the cluster {} is up with another configuration", config.name);
-        return Err(Failure::usage(error)
-            .hint(format!("`iogate cluster down {}` first, or give the new one another name", config.name)));
+        return Err(Failure::usage(error).hint(format!(
+            "`iogate cluster down {0}` first, or give the new one another name; `iogate cluster set {0}` changes gates meanwhile",
+            config.name
+        )));
     }
     write(&copy, &text)?;
+    for (name, text) in &policies {
+        write(&folder.join(name), text)?;
+    }
     if !running {
         prepare(&config, &folder, proof, &nodes)?;
     }
@@ -287,6 +298,32 @@ fn status(args: &ClusterStatusArgs) -> Result<(), Failure> {
         table.row(row);
     }
     print(&table.to_string())
+}
+
+/// Changes the gates of all nodes, or those of one layer, while they serve.
+fn set(args: &ClusterSetArgs) -> Result<(), Failure> {
+    let settings = control::asked(&args.settings)?;
+    let (config, folder) = find(&args.choice)?;
+    let proof = known_proof(&config, &folder);
+    let is_meant = |node: &Node| match node.role {
+        Role::Server => !args.forwarders,
+        Role::Forwarder => !args.servers,
+    };
+    let nodes: Vec<Node> = config.nodes(&folder, proof)?.into_iter().filter(is_meant).collect();
+    if let Some(node) = nodes.iter().find(|node| Process::find(&folder, &node.name).is_none()) {
+        let error = anyhow!("{} is down", node.name);
+        return Err(Failure::failed(error).hint("`iogate cluster up FILE` starts it; nothing was changed"));
+    }
+    if nodes.is_empty() {
+        let error = anyhow!("--forwarders: the cluster {} has none", config.name);
+        return Err(Failure::usage(error).hint("leave it out: its data servers are changed"));
+    }
+    let client = Client::parse(&config.client(&folder, proof)?)?;
+    for node in &nodes {
+        configure_with(&node.endpoint, client.options(&node.endpoint)?, &settings, PATIENCE)
+            .map_err(|error| control::refused(error.context(node.name.clone()), &settings))?;
+    }
+    print(&format!("{}: {} changed\n", config.name, summary(&nodes)))
 }
 
 fn down(args: &ClusterDownArgs) -> Result<(), Failure> {

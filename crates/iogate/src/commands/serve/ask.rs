@@ -57,6 +57,16 @@ pub(crate) fn configure(
     client(endpoint, export, patience)?.configure(settings).map_err(anyhow::Error::from)
 }
 
+/// As [`configure`], of the first export of a server for which the client's proof is known.
+pub(crate) fn configure_with(
+    endpoint: &Endpoint,
+    options: ClientOptions,
+    settings: &str,
+    patience: Duration,
+) -> anyhow::Result<()> {
+    Client::connect(endpoint, asking(options, "", patience))?.configure(settings).map_err(anyhow::Error::from)
+}
+
 /// A client that asks. Over TCP it proves itself by MUNGE only where it must: not every node has that.
 pub(crate) fn client(endpoint: &Endpoint, export: &str, patience: Duration) -> anyhow::Result<Client> {
     let connect = |auth| {
