@@ -23,15 +23,18 @@ pub(super) struct Admission {
     arbiter: Arbiter,
     lists: Vec<(SlotId, SlotId)>,
     charges: Vec<Charge>,
+    comes: Comes,
 }
 
 impl Admission {
     fn new(policy: &Policy, prices: &Prices) -> Admission {
-        Admission { arbiter: Arbiter::new(policy, jump(prices)), lists: Vec::new(), charges: Vec::new() }
+        let comes = Comes::default();
+        let arbiter = Arbiter::new(policy, comes.jump(prices));
+        Admission { arbiter, lists: Vec::new(), charges: Vec::new(), comes }
     }
 
     pub(super) fn set_prices(&mut self, prices: &Prices) {
-        self.arbiter.set_jump(jump(prices));
+        self.arbiter.set_jump(self.comes.jump(prices));
     }
 
     pub(super) fn allocated_bytes(&self) -> usize {
@@ -108,9 +111,35 @@ fn entitle(now: &mut AppNow, to: &Entitlement, within: Option<AppId>, standing: 
     now.within = within.map(|branch| branch.0);
 }
 
-/// What going from one stream to another costs, at most.
-fn jump(prices: &Prices) -> Span {
-    prices.saving(Op::Read, 0).max(prices.saving(Op::Write, 0))
+/// Requests of the other operation after which one that has not come is forgotten.
+const COMES: u8 = 64;
+
+/// Which operations come. What a device charges for one that does not may never be measured: it says nothing.
+#[derive(Default)]
+struct Comes {
+    /// By operation, how many of the other one may come before it is forgotten.
+    left: [u8; 2],
+}
+
+impl Comes {
+    /// A request comes. True if that changes which operations do.
+    fn count(&mut self, op: Op) -> bool {
+        let [this, other] = match op {
+            Op::Read => [0, 1],
+            Op::Write => [1, 0],
+        };
+        let (is_new, is_last) = (self.left[this] == 0, self.left[other] == 1);
+        self.left[this] = COMES;
+        self.left[other] = self.left[other].saturating_sub(1);
+        is_new || is_last
+    }
+
+    /// What going from one stream to another costs, at most; before anything has come, of any operation.
+    fn jump(&self, prices: &Prices) -> Span {
+        let comes = |op: &Op| self.left == [0; 2] || self.left[*op as usize] > 0;
+        let jumps = [Op::Read, Op::Write].into_iter().filter(comes).map(|op| prices.saving(op, 0));
+        jumps.max().unwrap_or_default()
+    }
 }
 
 impl Gate {
@@ -264,6 +293,9 @@ impl Gate {
     fn defers(&mut self, now: Time, slot: SlotId) -> bool {
         let Some(admission) = &mut self.admission else { return false };
         let this = self.pending.slot(slot);
+        if admission.comes.count(this.op) {
+            admission.set_prices(&self.pending.prices);
+        }
         let (app, bytes, is_waited_for) = (this.app, u64::from(this.bytes), this.waiters != NONE);
         let (id, is_admitted) = admission.arbiter.arrives(now, app, bytes);
         self.pending.slot_mut(slot).class = id.0;

@@ -22,6 +22,7 @@
 mod allotments;
 mod arbiter;
 mod bucket;
+mod lots;
 mod nested;
 mod order;
 mod paths;
