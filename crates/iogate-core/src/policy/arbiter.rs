@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
 use super::bucket::Bucket;
-use super::nested::{Inner, InnerId};
 use super::lots::{LATE, THINK_MAX};
+use super::nested::{Inner, InnerId};
 use super::order::{part, tag};
 use super::{Entitlement, Leaf, Policy};
 use crate::hash::HashMap;
@@ -216,10 +216,7 @@ impl Arbiter {
         if self.classes[id.index()].is_idle() {
             self.end_think(now, id);
         }
-        let is_another = |last: &ClassId| *last != id && self.classes[last.index()].waiting == 0;
-        let is_kept = self.last.filter(is_another).is_some_and(|last| self.keeps_lot(now, last));
-        let is_others = self.admitted != self.classes[id.index()].admitted as usize;
-        let is_alone = !is_kept && !is_others && !self.is_asked();
+        let is_alone = !self.is_asked() && self.admitted == self.classes[id.index()].admitted as usize;
         let conforms = self.conform(now, id);
         let class = &mut self.classes[id.index()];
         // Who is alone has a lot's worth of requests admitted at any time: no run of its own ends where a lot would.

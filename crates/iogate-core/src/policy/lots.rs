@@ -16,7 +16,9 @@ use crate::wait::WaitReason;
 const LOT: Span = Span::from_millis(2);
 /// A lot in jumps: at most a twentieth of the time goes into going from one application to the next.
 const LOT_JUMPS: u64 = 20;
-/// What jumps costs as much as this has an arm to move: two at once get less of it than one after the other.
+/// What is lent is owed to whoever has the lot, up to so many lots: others have theirs in between, and it has to catch up.
+const CLAIM_LOTS: u64 = 4;
+/// A device where a jump costs as much as this has an arm to move: two at once get less of it than one after the other.
 const ARM: Span = Span::from_millis(1);
 /// No lot is held open for somebody who thinks for longer.
 pub(super) const THINK_MAX: u64 = 8_000_000;
@@ -93,32 +95,28 @@ impl Arbiter {
     /// What becomes of a slot that whoever has the lot leaves free, as nothing of its waits.
     fn gap(&mut self, now: Time, id: ClassId) -> Gap {
         let class = &self.classes[id.index()];
-        let (has_budget, is_served) = (class.budget > 0, class.admitted > 0);
-        if self.is_exclusive() && has_budget && is_served {
+        let is_near = class.admitted > 0 || class.think < THINK_MAX && class.late_from() > now;
+        if !self.is_exclusive() {
+            // As long as it would have the next lot, too, this one is not over.
+            let keeps = is_near && self.is_asked() && (class.budget > 0 || self.is_first(id));
+            return if keeps { Gap::Lent } else { Gap::Over };
+        }
+        if class.budget > 0 && class.admitted > 0 {
             return Gap::Kept(None);
         }
-        if self.is_exclusive() && has_budget && self.is_asked() {
-            let worth = class.estimate.max(self.jump.as_nanos()).min(THINK_MAX);
-            let back = class.idle_since + Span::from_nanos(class.think + worth);
-            if class.think < worth && back > now {
-                self.kept_since.get_or_insert(now);
-                return Gap::Kept(Some(back));
-            }
-            self.charge_kept(now, id);
+        let worth = class.estimate.max(self.jump.as_nanos()).min(THINK_MAX);
+        let back = class.idle_since + Span::from_nanos(class.think + worth);
+        if class.budget > 0 && class.think < worth && back > now && self.is_asked() {
+            self.kept_since.get_or_insert(now);
+            return Gap::Kept(Some(back));
         }
-        match self.keeps_lot(now, id) {
+        self.charge_kept(now, id);
+        match is_near && self.is_asked() && self.classes[id.index()].budget > 0 {
             false => Gap::Over,
             // One arm goes there and back once for what is lent.
-            true if !self.is_asked() || self.is_exclusive() && self.admitted > 0 => Gap::Kept(None),
+            true if self.admitted > 0 => Gap::Kept(None),
             true => Gap::Lent,
         }
-    }
-
-    /// Whether a lot goes on though nothing waits of whoever has it: it is not away, and would have the next lot, too, if this one is used up.
-    pub(super) fn keeps_lot(&mut self, now: Time, id: ClassId) -> bool {
-        let class = &self.classes[id.index()];
-        let is_near = class.admitted > 0 || class.think < THINK_MAX && class.late_from() > now;
-        is_near && (class.budget > 0 || !self.is_exclusive() && self.is_first(id))
     }
 
     /// Who takes a slot that whoever has the lot leaves free: one request of it goes, or a run, and the lot stays where it is.
@@ -135,14 +133,14 @@ impl Arbiter {
         id
     }
 
-    /// What others have had of a lot is owed to whoever has it, as far as that is not more than a lot: who asks for little for long, and
-    /// for much then, would have all there is for as long.
+    /// What others have had meanwhile is owed to whoever has the lot, as far as that is no more than [`CLAIM_LOTS`]. Else who asks for little
+    /// for long, and then for much, would have all that there is for as long.
     fn bound_claim(&mut self, id: ClassId) {
         let mut at = Some(id);
         while let Some(of) = at {
             let (within, weight) = (self.classes[of.index()].within, self.entitlement(of).weight);
             if let Some((rival, _)) = self.first_ready(within).filter(|(_, rival)| *rival != of) {
-                let claim = tag(self.lot.as_nanos(), weight);
+                let claim = tag(self.lot.as_nanos().saturating_mul(CLAIM_LOTS), weight);
                 self.inners[within.index()].opened(rival.saturating_sub(claim));
             }
             at = self.branch_of(of);

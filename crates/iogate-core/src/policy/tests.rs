@@ -109,6 +109,7 @@ impl World {
         }
         let (mut offsets, mut of_request) = (alloc::vec![0u64; apps.len()], BTreeMap::new());
         let mut serving: VecDeque<(u64, crate::DispatchId, u64)> = VecDeque::new();
+        let mut counts = alloc::vec![0u64; apps.len()];
         let (mut now, mut last_app, mut free_at, mut done) = (0, usize::MAX, 0, Vec::new());
         loop {
             while let Some((&(at, id), &app)) = comes.first_key_value().filter(|((at, _), _)| *at <= now) {
@@ -164,7 +165,8 @@ impl World {
                     done.push(Done { app, bytes: part.bytes.into(), began, ended });
                     number += 1;
                     let App { think, late: (every, by), .. } = apps[app];
-                    let late = if number % every == 0 { by } else { 0 };
+                    counts[app] += 1;
+                    let late = if counts[app] % every == 0 { by } else { 0 };
                     comes.insert((now + think + late, number), app);
                 }
             }
