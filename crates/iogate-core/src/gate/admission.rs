@@ -6,7 +6,7 @@ use core::num::NonZeroU64;
 
 use super::service::Charge;
 use super::{DispatchId, Gate};
-use crate::blame::Place;
+use crate::blame::{Blame, Place};
 use crate::global_policy::Usage;
 use crate::hash::HashMap;
 use crate::policy::{Arbiter, ClassId, Entitlement, Leaf, Next, Policy, Standing};
@@ -142,6 +142,14 @@ impl Comes {
     }
 }
 
+fn note_cap(blame: &mut Blame, arbiter: &mut Arbiter, now: Time, id: ClassId) {
+    if !arbiter.is_branch(id) {
+        let (app, is_capped) = arbiter.is_capped(id);
+        blame.capped(now, app, is_capped);
+    }
+    arbiter.take_toggled(|app, is_capped| blame.capped(now, app, is_capped));
+}
+
 impl Gate {
     /// Says who is entitled to what; `None`: nobody to more than others, and the scheduler alone decides. Live: nothing is lost; what is
     /// admitted stays so, and debts are forgotten. O(n log n).
@@ -188,7 +196,13 @@ impl Gate {
     pub fn place(&mut self, now: Time, app: AppId, branch: AppId) -> AppId {
         let now = self.advance(now);
         match &mut self.admission {
-            Some(admission) => admission.arbiter.place(now, app, branch),
+            Some(admission) => {
+                let called = admission.arbiter.place(now, app, branch);
+                if let Some(id) = admission.arbiter.class_of(app) {
+                    self.account_cap(now, id);
+                }
+                called
+            }
             None => app,
         }
     }
@@ -199,6 +213,7 @@ impl Gate {
         let now = self.advance(now);
         if let Some(admission) = &mut self.admission {
             admission.arbiter.allot(now, rates);
+            self.account_caps(now);
         }
     }
 
@@ -299,18 +314,17 @@ impl Gate {
         let (app, bytes, is_waited_for) = (this.app, u64::from(this.bytes), this.waiters != NONE);
         let (id, is_admitted) = admission.arbiter.arrives(now, app, bytes);
         self.pending.slot_mut(slot).class = id.0;
-        if is_admitted {
-            return false;
-        }
-        if is_waited_for {
+        let is_deferred = !is_admitted && !is_waited_for;
+        if is_deferred {
+            self.pending.hold(slot);
+            admission.push(&mut self.pending, id, slot);
+            self.account(now, slot, Place::Deferred);
+        } else if !is_admitted {
             admission.arbiter.admit(now, id, bytes);
-            return false;
         }
-        self.pending.hold(slot);
-        admission.push(&mut self.pending, id, slot);
-        self.account(now, slot, Place::Deferred);
+        // One that goes may be the last that a cap has room for, be it the cap of those that wait already.
         self.account_cap(now, id);
-        true
+        is_deferred
     }
 
     /// A request that another one waits for is not deferred any longer; else who may run would wait for who may not.
@@ -323,9 +337,7 @@ impl Gate {
     /// Admits those whose turn it is. Returns when to look again, if nothing happens before.
     #[cold]
     pub(super) fn admit_next(&mut self, now: Time) -> Option<(Time, WaitReason)> {
-        if self.blame.is_some() {
-            self.account_uncapped(now);
-        } else if let Some(admission) = &mut self.admission {
+        if let Some(admission) = self.admission.as_mut().filter(|_| self.blame.is_none()) {
             admission.arbiter.forget_toggled();
         }
         loop {
@@ -376,22 +388,36 @@ impl Gate {
         self.account_cap(now, id);
     }
 
-    /// Whether a class waits for its cap may have changed.
+    /// Whether a class waits for its cap may have changed, and with it whether others within the same do.
     #[inline]
     fn account_cap(&mut self, now: Time, id: ClassId) {
         if let (Some(blame), Some(admission)) = (&mut self.blame, &mut self.admission) {
-            let (app, is_capped) = admission.arbiter.is_capped(id);
-            blame.capped(now, app, is_capped);
-            admission.arbiter.take_toggled(|app, is_capped| blame.capped(now, app, is_capped));
+            note_cap(blame, &mut admission.arbiter, now, id);
         }
     }
 
-    /// Classes whose cap is over by now wait for others.
-    #[cold]
-    fn account_uncapped(&mut self, now: Time) {
-        if let (Some(blame), Some(admission)) = (&mut self.blame, &self.admission) {
-            admission.arbiter.uncapped(now).for_each(|app| blame.capped(now, app, false));
+    /// Of all classes.
+    pub(super) fn account_caps(&mut self, now: Time) {
+        if let (Some(blame), Some(admission)) = (&mut self.blame, &mut self.admission) {
+            admission.arbiter.caps().for_each(|(app, is_capped)| blame.capped(now, app, is_capped));
+            admission.arbiter.forget_toggled();
         }
+    }
+
+    /// Classes whose cap is over by now wait for others since then, whether the gate was asked then or not.
+    #[inline]
+    pub(super) fn account_uncapped(&mut self, now: Time) {
+        if let (Some(blame), Some(admission)) = (&mut self.blame, &mut self.admission) {
+            while let Some((at, id)) = admission.arbiter.release_one(now) {
+                note_cap(blame, &mut admission.arbiter, at, id);
+            }
+        }
+    }
+
+    /// Who decides.
+    #[cfg(test)]
+    pub(crate) fn arbiter(&self) -> Option<&Arbiter> {
+        self.admission.as_ref().map(|admission| &admission.arbiter)
     }
 
     /// Charges a dispatch that ends to those whose requests it has.

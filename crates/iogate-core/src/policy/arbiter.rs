@@ -306,10 +306,19 @@ impl Arbiter {
         (self.classes[id.index()].app, self.is_held_back(id))
     }
 
-    /// The applications that have waited for their cap for long enough.
-    pub(crate) fn uncapped(&self, now: Time) -> impl Iterator<Item = AppId> + '_ {
-        let over = self.capped.iter().take_while(move |(_, at, _)| *at <= now);
-        over.filter(|(_, _, id)| !self.is_branch(*id)).map(|(_, _, id)| self.classes[id.index()].app)
+    /// Of those that wait for their cap, the first for which it is over by then does so no more. Returns when that was, and which.
+    pub(crate) fn release_one(&mut self, now: Time) -> Option<(Time, ClassId)> {
+        let (_, at, id) = *self.capped.first().filter(|(_, at, _)| *at <= now)?;
+        self.rank(at, id);
+        debug_assert!(self.capped.first().is_none_or(|first| (first.1, first.2) != (at, id)), "it conforms");
+        Some((at, id))
+    }
+
+    /// The applications that wait, and whether they do for their cap. O(applications).
+    pub(crate) fn caps(&self) -> impl Iterator<Item = (AppId, bool)> + '_ {
+        let ids = (0..self.classes.len()).map(|index| ClassId(index as u16));
+        let waiting = ids.filter(|id| !self.is_branch(*id) && self.classes[id.index()].waiting > 0);
+        waiting.map(|id| self.is_capped(id))
     }
 
     /// Somebody is back, or comes for the first time.

@@ -56,13 +56,7 @@ impl Arbiter {
     /// Whose request to admit now. If the scheduler has something `to_do`, only those of floors that are due.
     pub(crate) fn next(&mut self, now: Time, to_do: bool) -> Next {
         self.lent = 0;
-        while let Some(&(_, at, id)) = self.capped.first().filter(|(_, at, _)| *at <= now) {
-            self.rank(now, id);
-            debug_assert!(
-                self.capped.first().is_none_or(|first| (first.1, first.2) != (at, id)),
-                "it conforms"
-            );
-        }
+        while self.release_one(now).is_some() {}
         let due = first(&self.due).map(|(at, _)| at);
         if due.is_some_and(|at| at <= now) {
             return Next::Admit(self.descend(Some(now)));

@@ -1,5 +1,6 @@
 //! Policies against what they promise, on a device that is counted by hand.
 
+mod caps;
 mod gaps;
 mod naive;
 mod nested;

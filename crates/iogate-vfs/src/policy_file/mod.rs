@@ -232,7 +232,7 @@ impl Reader<'_> {
             self.groups(groups, &mut shares, &mut seen)?;
         }
         if let Some(global) = table.get("global") {
-            let terms = Terms { policy: shares.policy.clone(), ..Terms::default() };
+            let terms = Terms { by: shares.by().into(), policy: shares.policy.clone(), ..Terms::default() };
             let global = self.global(global, terms)?;
             shares.policy = global.terms.policy.clone();
             shares.global = Some(global);
