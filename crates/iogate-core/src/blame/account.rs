@@ -178,7 +178,7 @@ pub(super) struct App {
     /// Its weight in service.
     pub(super) serving: u32,
     pub(super) column: u8,
-    is_capped: bool,
+    pub(super) is_capped: bool,
     /// Its requests have changed at this instant, which is not booked.
     is_changed: bool,
 }
@@ -307,14 +307,12 @@ impl App {
 
     /// Its deferred requests wait for its cap, or do no more.
     pub(super) fn set_capped(&mut self, clocks: &Clocks, is_capped: bool) {
-        if self.is_capped != is_capped {
-            let deferred = self.counts[self.class(Class::Deferred) as usize];
-            let was = self.begin_change(clocks).unwrap_or(self.counts);
-            self.shift(Class::Deferred, Class::None, deferred);
-            self.is_capped = is_capped;
-            self.shift(Class::None, Class::Deferred, deferred);
-            self.book_changes(clocks, &was);
-        }
+        let deferred = self.counts[self.class(Class::Deferred) as usize];
+        let was = self.begin_change(clocks).unwrap_or(self.counts);
+        self.shift(Class::Deferred, Class::None, deferred);
+        self.is_capped = is_capped;
+        self.shift(Class::None, Class::Deferred, deferred);
+        self.book_changes(clocks, &was);
     }
 
     fn class(&self, class: Class) -> Class {

@@ -248,8 +248,10 @@ impl Blame {
     pub(crate) fn capped(&mut self, now: Time, app: AppId, is_capped: bool) {
         self.advance(now);
         let Some(&index) = self.of_app.get(&app) else { return };
-        self.book();
-        self.apps[usize::from(index)].set_capped(&self.clocks, is_capped);
+        if self.apps[usize::from(index)].is_capped != is_capped {
+            self.book();
+            self.apps[usize::from(index)].set_capped(&self.clocks, is_capped);
+        }
     }
 
     /// Requests go into service together.

@@ -34,6 +34,7 @@ impl Gate {
         for slot in self.pending.slots_in(&[State::Held]) {
             self.account_hold(now, slot, self.blocker(slot));
         }
+        self.account_caps(now);
     }
 
     /// The accounts so far, in the order in which applications came; none, if none are kept.

@@ -6,7 +6,7 @@ use core::num::NonZeroU64;
 
 use super::service::Charge;
 use super::{DispatchId, Gate};
-use crate::blame::Place;
+use crate::blame::{Blame, Place};
 use crate::global_policy::Usage;
 use crate::hash::HashMap;
 use crate::policy::{Arbiter, ClassId, Entitlement, Leaf, Next, Policy, Standing};
@@ -23,15 +23,18 @@ pub(super) struct Admission {
     arbiter: Arbiter,
     lists: Vec<(SlotId, SlotId)>,
     charges: Vec<Charge>,
+    comes: Comes,
 }
 
 impl Admission {
     fn new(policy: &Policy, prices: &Prices) -> Admission {
-        Admission { arbiter: Arbiter::new(policy, jump(prices)), lists: Vec::new(), charges: Vec::new() }
+        let comes = Comes::default();
+        let arbiter = Arbiter::new(policy, comes.jump(prices));
+        Admission { arbiter, lists: Vec::new(), charges: Vec::new(), comes }
     }
 
     pub(super) fn set_prices(&mut self, prices: &Prices) {
-        self.arbiter.set_jump(jump(prices));
+        self.arbiter.set_jump(self.comes.jump(prices));
     }
 
     pub(super) fn allocated_bytes(&self) -> usize {
@@ -108,9 +111,43 @@ fn entitle(now: &mut AppNow, to: &Entitlement, within: Option<AppId>, standing: 
     now.within = within.map(|branch| branch.0);
 }
 
-/// What going from one stream to another costs, at most.
-fn jump(prices: &Prices) -> Span {
-    prices.saving(Op::Read, 0).max(prices.saving(Op::Write, 0))
+/// Requests of the other operation after which one that has not come is forgotten.
+const COMES: u8 = 64;
+
+/// Which operations come. What a device charges for one that does not may never be measured: it says nothing.
+#[derive(Default)]
+struct Comes {
+    /// By operation, how many of the other one may come before it is forgotten.
+    left: [u8; 2],
+}
+
+impl Comes {
+    /// A request comes. True if that changes which operations do.
+    fn count(&mut self, op: Op) -> bool {
+        let [this, other] = match op {
+            Op::Read => [0, 1],
+            Op::Write => [1, 0],
+        };
+        let (is_new, is_last) = (self.left[this] == 0, self.left[other] == 1);
+        self.left[this] = COMES;
+        self.left[other] = self.left[other].saturating_sub(1);
+        is_new || is_last
+    }
+
+    /// What going from one stream to another costs, at most; before anything has come, of any operation.
+    fn jump(&self, prices: &Prices) -> Span {
+        let comes = |op: &Op| self.left == [0; 2] || self.left[*op as usize] > 0;
+        let jumps = [Op::Read, Op::Write].into_iter().filter(comes).map(|op| prices.saving(op, 0));
+        jumps.max().unwrap_or_default()
+    }
+}
+
+fn note_cap(blame: &mut Blame, arbiter: &mut Arbiter, now: Time, id: ClassId) {
+    if !arbiter.is_branch(id) {
+        let (app, is_capped) = arbiter.is_capped(id);
+        blame.capped(now, app, is_capped);
+    }
+    arbiter.take_toggled(|app, is_capped| blame.capped(now, app, is_capped));
 }
 
 impl Gate {
@@ -159,7 +196,13 @@ impl Gate {
     pub fn place(&mut self, now: Time, app: AppId, branch: AppId) -> AppId {
         let now = self.advance(now);
         match &mut self.admission {
-            Some(admission) => admission.arbiter.place(now, app, branch),
+            Some(admission) => {
+                let called = admission.arbiter.place(now, app, branch);
+                if let Some(id) = admission.arbiter.class_of(app) {
+                    self.account_cap(now, id);
+                }
+                called
+            }
             None => app,
         }
     }
@@ -170,6 +213,7 @@ impl Gate {
         let now = self.advance(now);
         if let Some(admission) = &mut self.admission {
             admission.arbiter.allot(now, rates);
+            self.account_caps(now);
         }
     }
 
@@ -264,21 +308,23 @@ impl Gate {
     fn defers(&mut self, now: Time, slot: SlotId) -> bool {
         let Some(admission) = &mut self.admission else { return false };
         let this = self.pending.slot(slot);
+        if admission.comes.count(this.op) {
+            admission.set_prices(&self.pending.prices);
+        }
         let (app, bytes, is_waited_for) = (this.app, u64::from(this.bytes), this.waiters != NONE);
         let (id, is_admitted) = admission.arbiter.arrives(now, app, bytes);
         self.pending.slot_mut(slot).class = id.0;
-        if is_admitted {
-            return false;
-        }
-        if is_waited_for {
+        let is_deferred = !is_admitted && !is_waited_for;
+        if is_deferred {
+            self.pending.hold(slot);
+            admission.push(&mut self.pending, id, slot);
+            self.account(now, slot, Place::Deferred);
+        } else if !is_admitted {
             admission.arbiter.admit(now, id, bytes);
-            return false;
         }
-        self.pending.hold(slot);
-        admission.push(&mut self.pending, id, slot);
-        self.account(now, slot, Place::Deferred);
+        // One that goes may be the last that a cap has room for, be it the cap of those that wait already.
         self.account_cap(now, id);
-        true
+        is_deferred
     }
 
     /// A request that another one waits for is not deferred any longer; else who may run would wait for who may not.
@@ -291,9 +337,7 @@ impl Gate {
     /// Admits those whose turn it is. Returns when to look again, if nothing happens before.
     #[cold]
     pub(super) fn admit_next(&mut self, now: Time) -> Option<(Time, WaitReason)> {
-        if self.blame.is_some() {
-            self.account_uncapped(now);
-        } else if let Some(admission) = &mut self.admission {
+        if let Some(admission) = self.admission.as_mut().filter(|_| self.blame.is_none()) {
             admission.arbiter.forget_toggled();
         }
         loop {
@@ -344,22 +388,36 @@ impl Gate {
         self.account_cap(now, id);
     }
 
-    /// Whether a class waits for its cap may have changed.
+    /// Whether a class waits for its cap may have changed, and with it whether others within the same do.
     #[inline]
     fn account_cap(&mut self, now: Time, id: ClassId) {
         if let (Some(blame), Some(admission)) = (&mut self.blame, &mut self.admission) {
-            let (app, is_capped) = admission.arbiter.is_capped(id);
-            blame.capped(now, app, is_capped);
-            admission.arbiter.take_toggled(|app, is_capped| blame.capped(now, app, is_capped));
+            note_cap(blame, &mut admission.arbiter, now, id);
         }
     }
 
-    /// Classes whose cap is over by now wait for others.
-    #[cold]
-    fn account_uncapped(&mut self, now: Time) {
-        if let (Some(blame), Some(admission)) = (&mut self.blame, &self.admission) {
-            admission.arbiter.uncapped(now).for_each(|app| blame.capped(now, app, false));
+    /// Of all classes.
+    pub(super) fn account_caps(&mut self, now: Time) {
+        if let (Some(blame), Some(admission)) = (&mut self.blame, &mut self.admission) {
+            admission.arbiter.caps().for_each(|(app, is_capped)| blame.capped(now, app, is_capped));
+            admission.arbiter.forget_toggled();
         }
+    }
+
+    /// Classes whose cap is over by now wait for others since then, whether the gate was asked then or not.
+    #[inline]
+    pub(super) fn account_uncapped(&mut self, now: Time) {
+        if let (Some(blame), Some(admission)) = (&mut self.blame, &mut self.admission) {
+            while let Some((at, id)) = admission.arbiter.release_one(now) {
+                note_cap(blame, &mut admission.arbiter, at, id);
+            }
+        }
+    }
+
+    /// Who decides.
+    #[cfg(test)]
+    pub(crate) fn arbiter(&self) -> Option<&Arbiter> {
+        self.admission.as_ref().map(|admission| &admission.arbiter)
     }
 
     /// Charges a dispatch that ends to those whose requests it has.

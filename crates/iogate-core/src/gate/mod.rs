@@ -439,6 +439,7 @@ impl Gate {
 
     fn advance(&mut self, now: Time) -> Time {
         self.now = self.now.max(now);
+        self.account_uncapped(self.now);
         self.now
     }
 

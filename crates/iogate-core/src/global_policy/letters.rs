@@ -104,7 +104,7 @@ fn number(bytes: &[u8], at: usize) -> u64 {
 impl Terms {
     /// The same number for the same terms, so that a gate and a coordinator that go by different ones find out.
     pub fn digest(&self) -> u64 {
-        let Terms { policy, lease, every, skew, absent_max } = self;
+        let Terms { by, policy, lease, every, skew, absent_max } = self;
         let mut numbers: Vec<u64> =
             [lease, every, skew, absent_max].into_iter().map(|span| span.as_nanos()).collect();
         numbers.push(policy.total.map_or(0, |total| total.get()));
@@ -134,6 +134,7 @@ impl Terms {
         numbers.extend(within.map(|class| u64::from(class.0)));
         // Their order counts; what they match is in the numbers.
         numbers.extend(policy.paths.globs.iter().map(|(_, class)| u64::from(class.0)));
+        numbers.extend(by.bytes().map(u64::from));
         // Fowler, Noll and Vo's 1a.
         let bytes = numbers.iter().flat_map(|number| number.to_le_bytes());
         bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
@@ -183,7 +184,7 @@ mod tests {
     #[test]
     fn other_terms_have_another_digest() {
         let terms = Terms::default();
-        let mut others = vec![terms.clone(); 11];
+        let mut others = vec![terms.clone(); 13];
         others[0].lease = Span::from_secs(2);
         others[1].policy.total = 5.try_into().ok();
         others[2].policy.others.max.bytes = 5.try_into().ok();
@@ -199,6 +200,8 @@ mod tests {
         );
         others[9].policy.other_branches = Some(OtherBranches::default());
         others[10].policy.within.insert(AppId(1), AppId(2));
+        others[11].by = "user".into();
+        others[12].by = "job".into();
         let digests: BTreeSet<u64> = others.iter().map(Terms::digest).collect();
         assert_eq!(digests.len(), others.len());
         assert!(others.iter().all(|other| other.digest() != terms.digest()));

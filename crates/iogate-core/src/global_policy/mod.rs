@@ -41,6 +41,7 @@ mod holder;
 mod letters;
 mod meter;
 
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
@@ -57,6 +58,8 @@ pub const WHOLE: u64 = 1 << 32;
 /// What all gates and the allotter go by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
+    /// What a class is, as a policy's file says it (`user`, `group/user`): numbers of users mean nothing to a gate that divides by jobs.
+    pub by: String,
     /// Who is entitled to what, over all gates: caps, and within a total and within branches with a cap, weights and floors. Only rates in
     /// bytes count.
     pub policy: Policy,
@@ -73,6 +76,7 @@ pub struct Terms {
 impl Default for Terms {
     fn default() -> Terms {
         Terms {
+            by: String::new(),
             policy: Policy::default(),
             lease: Span::from_secs(1),
             every: Span::from_millis(100),

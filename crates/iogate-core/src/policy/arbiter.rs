@@ -8,8 +8,9 @@ use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
 use super::bucket::Bucket;
+use super::lots::{LATE, THINK_MAX};
 use super::nested::{Inner, InnerId};
-use super::order::{first, part, tag};
+use super::order::{part, tag};
 use super::{Entitlement, Leaf, Policy};
 use crate::hash::HashMap;
 use crate::request::AppId;
@@ -34,14 +35,8 @@ const CLASSES_MAX: usize = 1 << 16;
 const IDLE_MAX: usize = 4096;
 /// How many of them are looked at for one that may be forgotten.
 const LOOKS_MAX: usize = 32;
-/// A lot where nothing is known of the device.
-const LOT: Span = Span::from_millis(2);
-/// A lot in jumps: at most a twentieth of the time goes into going from one application to the next.
-const LOT_JUMPS: u64 = 20;
 /// What may be ahead of a cap.
 pub(super) const CAP_BURST: Span = Span::from_millis(5);
-/// No lot is held open for somebody who thinks for longer.
-const THINK_MAX: u64 = 8_000_000;
 
 /// What to do for the applications that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,9 +72,9 @@ pub(crate) struct Standing {
 /// Start-time fair queueing over lots, with caps and floors.
 pub(crate) struct Arbiter {
     pub(super) policy: Policy,
-    lot: Span,
-    /// One lot at a time, as going from one application to the next costs something.
-    one_at_a_time: bool,
+    pub(super) lot: Span,
+    /// What going from one application to the next costs.
+    pub(super) jump: Span,
     pub(super) classes: Vec<Class>,
     pub(super) free: Vec<ClassId>,
     pub(super) of_app: HashMap<AppId, ClassId>,
@@ -103,11 +98,13 @@ pub(crate) struct Arbiter {
     /// Branches that have come to wait for their cap, or wait no more.
     pub(super) toggled: Vec<ClassId>,
     /// For whom the lot is that was opened last.
-    last: Option<ClassId>,
+    pub(super) last: Option<ClassId>,
+    /// Since when a slot is kept free for it.
+    pub(super) kept_since: Option<Time>,
     /// Device time left, in nanoseconds, of what was lent last: a run of no more goes.
-    lent: u64,
+    pub(super) lent: u64,
     /// Requests that are admitted and not completed.
-    admitted: usize,
+    pub(super) admitted: usize,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -125,12 +122,12 @@ pub(super) struct Class {
     pub(super) capped: Option<Time>,
     pub(super) due: Option<Time>,
     /// Device time left of its lot, in nanoseconds.
-    budget: u64,
+    pub(super) budget: u64,
     /// What a request of it takes, and what is in `finish` for those that are not completed, as a tag.
-    estimate: u64,
+    pub(super) estimate: u64,
     pub(super) outstanding: u128,
     /// From a completion that leaves it without a request to its next request, and when the last such was.
-    think: u64,
+    pub(super) think: u64,
     pub(super) idle_since: Time,
     pub(super) waiting: u32,
     pub(super) admitted: u32,
@@ -159,9 +156,9 @@ impl Class {
         self.waiting == 0 && self.admitted == 0
     }
 
-    /// Until when it will be back, if it has no request and thinks no longer than it always does.
-    fn back_by(&self) -> Time {
-        self.idle_since + Span::from_nanos(2 * self.think)
+    /// From when on it is away if it has no request.
+    pub(super) fn late_from(&self) -> Time {
+        self.idle_since + Span::from_nanos(self.think) + LATE
     }
 }
 
@@ -170,8 +167,8 @@ impl Arbiter {
     pub(crate) fn new(policy: &Policy, jump: Span) -> Arbiter {
         let mut arbiter = Arbiter {
             policy: policy.clone(),
-            lot: LOT,
-            one_at_a_time: false,
+            lot: Span::ZERO,
+            jump: Span::ZERO,
             classes: Vec::new(),
             free: Vec::new(),
             of_app: HashMap::default(),
@@ -186,6 +183,7 @@ impl Arbiter {
             has_beside: false,
             toggled: Vec::new(),
             last: None,
+            kept_since: None,
             lent: 0,
             admitted: 0,
         };
@@ -194,14 +192,6 @@ impl Arbiter {
         arbiter.open_branches();
         arbiter.set_jump(jump);
         arbiter
-    }
-
-    /// What the device charges for a jump is known better.
-    pub(crate) fn set_jump(&mut self, jump: Span) {
-        self.one_at_a_time = jump > Span::ZERO;
-        let jumps = Span::from_nanos(jump.as_nanos().saturating_mul(LOT_JUMPS));
-        let by_default = if self.one_at_a_time { jumps } else { LOT };
-        self.lot = self.policy.lot.unwrap_or(by_default);
     }
 
     pub(crate) fn policy(&self) -> &Policy {
@@ -254,75 +244,6 @@ impl Arbiter {
         (id, false)
     }
 
-    /// Whose request to admit now. If the scheduler has something `to_do`, only those of floors that are due.
-    pub(crate) fn next(&mut self, now: Time, to_do: bool) -> Next {
-        self.lent = 0;
-        while let Some(&(_, at, id)) = self.capped.first().filter(|(_, at, _)| *at <= now) {
-            self.rank(now, id);
-            debug_assert!(
-                self.capped.first().is_none_or(|first| (first.1, first.2) != (at, id)),
-                "it conforms"
-            );
-        }
-        let due = first(&self.due).map(|(at, _)| at);
-        if due.is_some_and(|at| at <= now) {
-            return Next::Admit(self.descend(Some(now)));
-        }
-        let capped = self.capped.first().map(|(_, at, _)| *at);
-        let soonest = [capped, due].into_iter().flatten().min();
-        let idle = soonest.map_or(Next::Idle, |at| Next::Wait(at, WaitReason::Cap));
-        if to_do {
-            return idle;
-        }
-        if let Some(last) = self.last.filter(|last| self.is_between_requests(*last)) {
-            let class = &self.classes[last.index()];
-            if self.one_at_a_time && class.budget > 0 {
-                // It is the only one in service, or will be back before another one were worth it.
-                let back = class.back_by();
-                if class.admitted > 0 {
-                    return idle;
-                }
-                if class.think < class.estimate.min(THINK_MAX) && back > now && self.is_asked() {
-                    let until = soonest.map_or(back, |at| at.min(back));
-                    return Next::Wait(until, WaitReason::Share);
-                }
-                self.charge_wait(now, last);
-            }
-            if !self.one_at_a_time && self.is_asked() && self.keeps_lot(now, last) {
-                return Next::Admit(self.lend());
-            }
-            self.classes[last.index()].budget = 0;
-        }
-        if !self.is_asked() {
-            return idle;
-        }
-        let id = self.descend(None);
-        self.begin_lot(id);
-        Next::Admit(id)
-    }
-
-    /// Whether the lot stays with whoever has it and has nothing that waits: clients that send the next request when they have an answer
-    /// leave the gate without one of theirs again and again. As long as they are not away, a lot for somebody else would have them wait for
-    /// all of it, and what they are entitled to would be forgotten.
-    fn keeps_lot(&mut self, now: Time, id: ClassId) -> bool {
-        let class = &self.classes[id.index()];
-        let is_near = class.admitted > 0 || class.think < THINK_MAX && class.back_by() > now;
-        is_near && (class.budget > 0 || self.is_first(id))
-    }
-
-    /// Who takes a slot that whoever has the lot leaves free: one request of it goes, or a run, and the lot stays where it is.
-    fn lend(&mut self) -> ClassId {
-        let id = self.descend(None);
-        self.lent = self.lot.as_nanos();
-        let mut at = Some(id);
-        while let Some(of) = at {
-            let class = &mut self.classes[of.index()];
-            class.finish = class.finish.max(class.since);
-            at = self.branch_of(of);
-        }
-        id
-    }
-
     /// A request of those that wait is admitted: as [`Arbiter::next`] says, or because another one waits for it.
     pub(crate) fn admit(&mut self, now: Time, id: ClassId, bytes: u64) {
         self.classes[id.index()].waiting_bytes -= bytes;
@@ -333,17 +254,6 @@ impl Arbiter {
         }
         self.take(now, id, bytes);
         self.rank(now, id);
-    }
-
-    /// Whether the next request of a class may follow the one that was admitted.
-    pub(crate) fn goes_on(&self, id: ClassId) -> bool {
-        let class = &self.classes[id.index()];
-        class.budget > 0 && class.waiting > 0 && !self.is_held_back(id)
-    }
-
-    /// Whether the next request of a class that a slot was lent to may go with the one that was admitted, if it goes on where that ends.
-    pub(crate) fn lends_on(&self, id: ClassId) -> bool {
-        self.lent > 0 && self.classes[id.index()].waiting > 0 && !self.is_held_back(id)
     }
 
     /// Requests of a class are completed.
@@ -391,25 +301,29 @@ impl Arbiter {
         is_misplaced
     }
 
-    /// For whom the open lot is.
-    pub(crate) fn lot_of(&self) -> Option<AppId> {
-        self.last.map(|last| self.classes[last.index()].app)
-    }
-
     /// The application of a class, and whether it waits for its cap.
     pub(crate) fn is_capped(&self, id: ClassId) -> (AppId, bool) {
         (self.classes[id.index()].app, self.is_held_back(id))
     }
 
-    /// The applications that have waited for their cap for long enough.
-    pub(crate) fn uncapped(&self, now: Time) -> impl Iterator<Item = AppId> + '_ {
-        let over = self.capped.iter().take_while(move |(_, at, _)| *at <= now);
-        over.filter(|(_, _, id)| !self.is_branch(*id)).map(|(_, _, id)| self.classes[id.index()].app)
+    /// Of those that wait for their cap, the first for which it is over by then does so no more. Returns when that was, and which.
+    pub(crate) fn release_one(&mut self, now: Time) -> Option<(Time, ClassId)> {
+        let (_, at, id) = *self.capped.first().filter(|(_, at, _)| *at <= now)?;
+        self.rank(at, id);
+        debug_assert!(self.capped.first().is_none_or(|first| (first.1, first.2) != (at, id)), "it conforms");
+        Some((at, id))
+    }
+
+    /// The applications that wait, and whether they do for their cap. O(applications).
+    pub(crate) fn caps(&self) -> impl Iterator<Item = (AppId, bool)> + '_ {
+        let ids = (0..self.classes.len()).map(|index| ClassId(index as u16));
+        let waiting = ids.filter(|id| !self.is_branch(*id) && self.classes[id.index()].waiting > 0);
+        waiting.map(|id| self.is_capped(id))
     }
 
     /// Somebody is back, or comes for the first time.
     fn end_think(&mut self, now: Time, id: ClassId) {
-        self.charge_wait(now, id);
+        self.charge_kept(now, id);
         let class = &mut self.classes[id.index()];
         if class.estimate == 0 {
             // It has not been there before: nothing says how long it thinks.
@@ -417,23 +331,6 @@ impl Arbiter {
         }
         let thought = now.since(class.idle_since).as_nanos().min(2 * THINK_MAX);
         class.think = if class.think == 0 { thought } else { (class.think * 7 + thought) / 8 };
-    }
-
-    /// While its lot is open and it has no request, others wait for it: that is its time, too.
-    fn charge_wait(&mut self, now: Time, id: ClassId) {
-        if !self.one_at_a_time || self.last != Some(id) || !self.is_asked() {
-            return;
-        }
-        let class = &mut self.classes[id.index()];
-        let waited = now.since(class.idle_since).as_nanos().min(class.budget);
-        class.budget -= waited;
-        let mut at = Some(id);
-        while let Some(of) = at {
-            let weight = self.weight(of);
-            self.classes[of.index()].finish += tag(waited, weight);
-            at = self.branch_of(of);
-        }
-        self.rank_branches(now, id);
     }
 
     fn weight(&self, id: ClassId) -> u32 {
@@ -463,18 +360,6 @@ impl Arbiter {
             }
             at = self.branch_of(of);
         }
-    }
-
-    fn begin_lot(&mut self, id: ClassId) {
-        self.classes[id.index()].budget = self.lot.as_nanos();
-        let mut at = Some(id);
-        while let Some(of) = at {
-            let class = &mut self.classes[of.index()];
-            class.finish = class.finish.max(class.since);
-            self.inners[class.within.index()].opened(class.finish);
-            at = self.branch_of(of);
-        }
-        self.last = Some(id);
     }
 
     /// A request goes. True if that changes more of what it is within than tags: caps or floors.

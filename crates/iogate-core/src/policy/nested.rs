@@ -294,7 +294,7 @@ impl Arbiter {
         }
     }
 
-    pub(super) fn is_branch(&self, id: ClassId) -> bool {
+    pub(crate) fn is_branch(&self, id: ClassId) -> bool {
         self.classes[id.index()].inner != InnerId::NONE
     }
 

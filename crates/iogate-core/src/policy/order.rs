@@ -127,7 +127,7 @@ impl Arbiter {
     }
 
     /// Who has the least tag within a branch, or within nothing, of those that may have a lot.
-    fn first_ready(&mut self, inner: InnerId) -> Option<(u128, ClassId)> {
+    pub(super) fn first_ready(&mut self, inner: InnerId) -> Option<(u128, ClassId)> {
         loop {
             let (key, id) = first_within(&self.ready, inner)?;
             let class = &mut self.classes[id.index()];

@@ -1,5 +1,7 @@
 //! Policies against what they promise, on a device that is counted by hand.
 
+mod caps;
+mod gaps;
 mod naive;
 mod nested;
 mod shared;
@@ -25,11 +27,13 @@ struct App {
     bytes: u32,
     think: u64,
     from: u64,
+    /// Of each so many requests the last one is asked for so much later.
+    late: (u64, u64),
 }
 
 impl App {
     fn greedy(outstanding: u32, bytes: u32) -> App {
-        App { outstanding, bytes, think: 0, from: 0 }
+        App { outstanding, bytes, think: 0, from: 0, late: (u64::MAX, 0) }
     }
 }
 
@@ -74,11 +78,17 @@ struct World {
     scheduler: SchedulerKind,
     depth: u32,
     jump: u64,
-    known: bool,
+    prices: Option<Prices>,
 }
 
 impl World {
     fn run(&self, apps: &[App], until: u64) -> Vec<Done> {
+        let named: Vec<u32> = (1..=apps.len() as u32).collect();
+        self.run_as(apps, &named, until)
+    }
+
+    /// Loads of these applications, several of which may be one's.
+    fn run_as(&self, apps: &[App], named: &[u32], until: u64) -> Vec<Done> {
         let config = GateConfig {
             scheduler: SchedulerConfig::new(self.scheduler),
             queue_max: 100_000,
@@ -86,8 +96,8 @@ impl World {
             layout: Layout::SINGLE,
         };
         let mut gate = Gate::new(&config).unwrap();
-        if self.known {
-            gate.set_prices(Prices::of_jumps([Span::from_nanos(self.jump); 2], [1; 6]));
+        if let Some(prices) = self.prices {
+            gate.set_prices(prices);
         }
         gate.set_policy(Time::ZERO, Some(&self.policy)).unwrap();
         let mut comes: BTreeMap<(u64, u64), usize> = BTreeMap::new();
@@ -100,6 +110,7 @@ impl World {
         }
         let (mut offsets, mut of_request) = (alloc::vec![0u64; apps.len()], BTreeMap::new());
         let mut serving: VecDeque<(u64, crate::DispatchId, u64)> = VecDeque::new();
+        let mut counts = alloc::vec![0u64; apps.len()];
         let (mut now, mut last_app, mut free_at, mut done) = (0, usize::MAX, 0, Vec::new());
         loop {
             while let Some((&(at, id), &app)) = comes.first_key_value().filter(|((at, _), _)| *at <= now) {
@@ -111,7 +122,7 @@ impl World {
                     op: Op::Read,
                     offset: offsets[app],
                     bytes,
-                    app: AppId(app as u32 + 1),
+                    app: AppId(named[app]),
                     client: crate::ClientId(0),
                     target: None,
                     issued: None,
@@ -125,7 +136,7 @@ impl World {
             loop {
                 match gate.next(Time::from_nanos(now)) {
                     Decision::Dispatch(dispatch) => {
-                        let app = dispatch.app.0 as usize - 1;
+                        let app = dispatch.app.0 as usize;
                         let jump = if app == last_app { 0 } else { self.jump };
                         last_app = app;
                         // One after another, as a disk does.
@@ -154,11 +165,19 @@ impl World {
                     let app = of_request.remove(&part.request.0).unwrap();
                     done.push(Done { app, bytes: part.bytes.into(), began, ended });
                     number += 1;
-                    comes.insert((now + apps[app].think, number), app);
+                    let App { think, late: (every, by), .. } = apps[app];
+                    counts[app] += 1;
+                    let late = if counts[app] % every == 0 { by } else { 0 };
+                    comes.insert((now + think + late, number), app);
                 }
             }
         }
     }
+}
+
+/// What a device says that charges this for any jump.
+fn jumps_of(jump: u64) -> Prices {
+    Prices::of_jumps([Span::from_nanos(jump); 2], [1; 6])
 }
 
 fn weights(weights: &[u32]) -> Policy {
@@ -196,7 +215,7 @@ proptest! {
         jump in prop_oneof![Just(0u64), 1_000u64..400_000],
     ) {
         let policy = weights(&apps.iter().map(|app| app.0).collect::<Vec<_>>());
-        let world = World { policy, scheduler: kind, depth: 1, jump, known: jump > 0 };
+        let world = World { policy, scheduler: kind, depth: 1, jump, prices: (jump > 0).then(|| jumps_of(jump)) };
         let loads: Vec<App> = apps.iter().map(|app| App::greedy(app.1, app.2 * 1024)).collect();
         let done = world.run(&loads, 1_500 * MS);
         let lot = if jump > 0 { 20 * jump } else { 2 * MS };
@@ -225,7 +244,7 @@ proptest! {
         let cap = mib << 20;
         let capped = Entitlement { max: rate(cap), ..Entitlement::default() };
         let policy = Policy { apps: [(AppId(1), capped)].into(), ..Policy::default() };
-        let world = World { policy, scheduler: kind, depth: 1, jump: 0, known: false };
+        let world = World { policy, scheduler: kind, depth: 1, jump: 0, prices: None };
         let done = world.run(&[App::greedy(8, bytes)], 2_000 * MS);
         let burst = cap / 200 + u64::from(bytes);
         let mut sums: Vec<(u64, u64)> = alloc::vec![(0, 0)];
@@ -352,7 +371,7 @@ fn a_floor_holds_beside_a_hundred_greedy_ones() {
     let policy = Policy { apps: [(AppId(1), floored)].into(), ..Policy::default() };
     let mut apps = [App::greedy(16, 64 * 1024); 101];
     apps[0] = App::greedy(16, 16 * 1024);
-    let world = World { policy, scheduler: SchedulerKind::Fifo, depth: 4, jump: 0, known: false };
+    let world = World { policy, scheduler: SchedulerKind::Fifo, depth: 4, jump: 0, prices: None };
     let done = world.run(&apps, 4_000 * MS);
     let mut windows = [0u64; 40];
     done.iter()
@@ -370,7 +389,7 @@ fn a_floor_holds_beside_a_hundred_greedy_ones() {
 #[test]
 fn who_comes_late_gets_its_share_and_no_more() {
     let world =
-        World { policy: Policy::default(), scheduler: SchedulerKind::Fifo, depth: 1, jump: 0, known: false };
+        World { policy: Policy::default(), scheduler: SchedulerKind::Fifo, depth: 1, jump: 0, prices: None };
     let late = App { from: 500 * MS, ..App::greedy(8, 64 * 1024) };
     let done = world.run(&[App::greedy(8, 64 * 1024), late], 1_000 * MS);
     let after: Vec<Done> = done.iter().copied().filter(|one| one.began > 500 * MS).collect();
@@ -386,7 +405,7 @@ fn who_asks_for_one_at_a_time_has_its_share_where_going_to_and_fro_costs() {
         scheduler: SchedulerKind::Fifo,
         depth: 1,
         jump: 4 * MS,
-        known: true,
+        prices: Some(jumps_of(4 * MS)),
     };
     let alone = App { think: 50_000, ..App::greedy(1, 64 * 1024) };
     let done = world.run(&[alone, App::greedy(16, 64 * 1024)], 8_000 * MS);
@@ -402,7 +421,7 @@ fn who_comes_late_and_asks_for_one_at_a_time_has_its_share_from_the_start() {
         scheduler: SchedulerKind::Fifo,
         depth: 1,
         jump: 4 * MS,
-        known: true,
+        prices: Some(jumps_of(4 * MS)),
     };
     let late = App { think: 50_000, from: 4_000 * MS, ..App::greedy(1, 64 * 1024) };
     let done = world.run(&[late, App::greedy(16, 64 * 1024)], 5_000 * MS);
@@ -466,76 +485,5 @@ fn what_cannot_be_is_refused() {
     ] {
         let error = alloc::format!("{}", policy.check().unwrap_err());
         assert!(error.contains(name), "{error}");
-    }
-}
-
-/// Of all requests, the parts that three applications with weights 4, 2 and 1 have, in thousandths, at a device that takes 51 us for each.
-fn parts_of_thinkers(outstanding: [u32; 3], depth: u32, think: u64) -> [usize; 3] {
-    let scheduler = SchedulerKind::Fifo;
-    let world = World { policy: weights(&[4, 2, 1]), scheduler, depth, jump: 0, known: false };
-    let apps = outstanding.map(|outstanding| App { think, ..App::greedy(outstanding, 4096) });
-    let done = world.run(&apps, 1_000 * MS);
-    // Nobody is waited for: the device is never without work.
-    assert!(done.len() as u64 * 50_960 >= 990 * MS, "{} of {outstanding:?}, {depth}, {think}", done.len());
-    [0, 1, 2].map(|app| 1_000 * done.iter().filter(|one| one.app == app).count() / done.len())
-}
-
-/// Clients that send the next request when they have an answer leave a gate without one of theirs again and again: others may use the slots
-/// then, but no more.
-#[test]
-fn clients_that_think_between_requests_have_their_shares() {
-    for (outstanding, depth, think) in [
-        ([8, 8, 8], 4, 200_000),
-        ([4, 4, 4], 2, 200_000),
-        ([4, 8, 16], 4, 51_000),
-        ([4, 8, 16], 1, 200_000),
-        ([2, 8, 32], 1, 51_000),
-    ] {
-        let parts = parts_of_thinkers(outstanding, depth, think);
-        let is_off = parts.iter().zip([571, 286, 143]).any(|(part, due)| part.abs_diff(due) > 10);
-        assert!(!is_off, "{parts:?} of {outstanding:?}, {depth} at once, thinking for {think} ns");
-    }
-}
-
-/// Where the slots are more than the heaviest one's share of them asks for, it has as many as it asks for, and the others divide the rest.
-#[test]
-fn who_asks_for_fewer_slots_than_its_share_has_those() {
-    for (outstanding, depth, think, most) in
-        [([8, 8, 8], 16, 0, 500), ([8, 8, 8], 16, 51_000, 444), ([2, 8, 32], 4, 51_000, 333)]
-    {
-        let [heaviest, middle, lightest] = parts_of_thinkers(outstanding, depth, think);
-        let is_off = heaviest.abs_diff(most) > 10 || middle.abs_diff(2 * lightest) > 10;
-        assert!(!is_off, "{heaviest}, {middle}, {lightest} of {outstanding:?}, {depth} at once");
-    }
-}
-
-/// A slot that is lent takes what one dispatch takes: one request, or a run where the scheduler makes any.
-#[test]
-fn what_is_lent_is_one_dispatch() {
-    for (kind, parts) in [(SchedulerKind::Fifo, 1), (SchedulerKind::ToAgg, 7)] {
-        let scheduler = SchedulerConfig::new(kind);
-        let config = GateConfig { scheduler, queue_max: 100, depth: 2, layout: Layout::SINGLE };
-        let mut gate = Gate::new(&config).unwrap();
-        gate.set_policy(Time::ZERO, Some(&weights(&[1, 1]))).unwrap();
-        let take = |gate: &mut Gate, at: u64| match gate.next(Time::from_nanos(at)) {
-            Decision::Dispatch(dispatch) => dispatch,
-            other => panic!("{other:?} at {at}"),
-        };
-        // The first one has the lot, and nothing that waits.
-        gate.submit(Time::ZERO, &block(100, 1)).unwrap();
-        take(&mut gate, 0);
-        for id in 0..8 {
-            let request = Request { file: FileId(1), offset: id * 4096, ..block(id, 2) };
-            gate.submit(Time::ZERO, &request).unwrap();
-        }
-        // Of the other one it is not known yet how long it takes.
-        let first = take(&mut gate, 0);
-        assert_eq!((first.app, first.parts), (AppId(2), 1), "{kind:?}");
-        gate.complete(Time::from_nanos(20_000), first.id, Outcome::Done { bytes: 4096 });
-        let lent = take(&mut gate, 20_000);
-        assert_eq!((lent.app, lent.parts), (AppId(2), parts), "{kind:?}");
-        gate.submit(Time::from_nanos(21_000), &block(101, 1)).unwrap();
-        gate.complete(Time::from_nanos(40_000), lent.id, Outcome::Done { bytes: 4096 });
-        assert_eq!(take(&mut gate, 40_000).app, AppId(1), "{kind:?}: whose lot it is comes first");
     }
 }

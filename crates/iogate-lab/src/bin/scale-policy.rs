@@ -5,10 +5,12 @@ use std::process::ExitCode;
 use iogate_lab::scale::policy::{PolicyScale, run};
 
 const HELP: &str = "\
-Usage: scale-policy [--gates N] [--applications N] [--report-ms N] [--total 1] [--seed N]
+Usage: scale-policy [--gates N] [--applications N] [--groups N] [--report-ms N] [--total 1]
+                    [--seed N]
 
 Gates report demands of applications with caps, and hold leases (1000 gates, 100000
-applications and a report every 100 ms if not given; --total 1: a total is divided, too).
+applications and a report every 100 ms if not given; --total 1: a total is divided, too;
+--groups N: so many groups of applications, each with a cap of half of theirs together).
 Half of the demands change at once; the coordinator is gone for a minute. Ends with 1 if a
 cap was exceeded.
 ";
@@ -28,6 +30,7 @@ fn main() -> ExitCode {
         let set = match &arg[..] {
             "--gates" => number().map(|value| scale.gates = value),
             "--applications" => number().map(|value| scale.applications = value),
+            "--groups" => number().map(|value| scale.groups = value),
             "--report-ms" => number().map(|value| scale.report_ms = value.into()),
             "--total" => number().map(|_| scale.has_total = true),
             "--seed" => number().map(|value| scale.seed = value.into()),

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use iogate_core::global_policy::{Allotter, GateId, Grant, Holder, Report, Terms, Usage, level};
-use iogate_core::policy::{Entitlement, Policy, Rate};
+use iogate_core::policy::{Branch, Entitlement, Leaf, Policy, Rate};
 use iogate_core::{AppId, Span, Time};
 use iogate_sim::rng::Rng;
 
@@ -17,6 +17,8 @@ pub struct PolicyScale {
     pub gates: u32,
     /// Applications, each with a cap. Ten are at all gates, each other one at up to eight.
     pub applications: u32,
+    /// Groups that they are in, in turns, each with a cap of half of what its applications may have together; 0: none.
+    pub groups: u32,
     /// From a report to the next, in milliseconds.
     pub report_ms: u64,
     /// Whether a total is divided among all of them, too.
@@ -27,7 +29,14 @@ pub struct PolicyScale {
 
 impl Default for PolicyScale {
     fn default() -> PolicyScale {
-        PolicyScale { gates: 1_000, applications: 100_000, report_ms: 100, has_total: false, seed: 1 }
+        PolicyScale {
+            gates: 1_000,
+            applications: 100_000,
+            groups: 0,
+            report_ms: 100,
+            has_total: false,
+            seed: 1,
+        }
     }
 }
 
@@ -77,6 +86,21 @@ impl fmt::Display for PolicyReport {
     }
 }
 
+impl PolicyScale {
+    fn group(&self, app: u32) -> Option<u32> {
+        app.checked_rem(self.groups)
+    }
+
+    fn leaf(&self, app: u32) -> Leaf {
+        Leaf { app: AppId(app), within: self.group(app).map(group_class) }
+    }
+}
+
+/// A number that no application has.
+fn group_class(group: u32) -> AppId {
+    AppId(1 << 31 | group)
+}
+
 enum Event {
     Tend(u32),
     Up(u32, Report),
@@ -86,7 +110,7 @@ enum Event {
 
 /// One application at one gate.
 struct Place {
-    app: AppId,
+    leaf: Leaf,
     demand: u64,
     admitted: u64,
     capped: u64,
@@ -130,20 +154,28 @@ pub fn run(scale: &PolicyScale, cpu: &dyn Fn() -> u64) -> PolicyReport {
     let mut places: Vec<Vec<Place>> = (0..scale.gates).map(|_| Vec::new()).collect();
     let mut apps = Vec::new();
     for app in 1..=scale.applications {
+        let leaf = scale.leaf(app);
         let at = if app <= 10 { scale.gates.into() } else { 1 + rng.below(8) };
         let max = Rate { bytes: (at * 10_000_000).try_into().ok(), requests: None };
         let capped = Entitlement { max, ..Entitlement::default() };
         apps.push((AppId(app), capped));
         for gate in 0..at {
             let gate = if app <= 10 { gate } else { rng.below(scale.gates.into()) };
-            let is_new = places[gate as usize].last().is_none_or(|place| place.app != AppId(app));
+            let is_new = places[gate as usize].last().is_none_or(|place| place.leaf != leaf);
             if is_new {
                 let demand = draw(&mut rng);
-                places[gate as usize].push(Place { app: AppId(app), demand, admitted: 0, capped: 0 });
+                places[gate as usize].push(Place { leaf, demand, admitted: 0, capped: 0 });
             }
         }
     }
-    let policy = Policy { apps: apps.into_iter().collect(), is_shared: true, ..Policy::default() };
+    let mut policy = Policy { apps: apps.into_iter().collect(), is_shared: true, ..Policy::default() };
+    for group in 0..scale.groups {
+        let within = policy.apps.iter().filter(|(app, _)| scale.group(app.0) == Some(group));
+        let caps: u64 = within.filter_map(|(_, capped)| capped.max.bytes).map(|cap| cap.get()).sum();
+        let max = Rate { bytes: (caps / 2).try_into().ok(), requests: None };
+        let entitlement = Entitlement { max, ..Entitlement::default() };
+        policy.branches.insert(group_class(group), Branch { entitlement, ..Branch::default() });
+    }
     let mut terms = Terms { policy, every: Span::from_millis(scale.report_ms), ..Terms::default() };
     if scale.has_total {
         let caps = terms.policy.apps.values().filter_map(|capped| capped.max.bytes);
@@ -265,7 +297,7 @@ impl World<'_> {
         let time = Time::from_nanos(this.counted);
         this.counted = now;
         for place in &mut this.places {
-            let rate = this.holder.rate(time, place.app.into()).unwrap_or(0);
+            let rate = this.holder.rate(time, place.leaf).unwrap_or(0);
             let served = u128::from(place.demand.min(rate)) * u128::from(took) / u128::from(SECOND);
             place.admitted += served as u64;
             place.capped += if place.demand > rate { took } else { 0 };
@@ -286,9 +318,9 @@ impl World<'_> {
         }
         let usage = |place: &Place| {
             let deferred = if place.demand > 0 && place.capped > 0 { 1 << 20 } else { 0 };
-            let is_held_up = this.holder.rate(now, place.app.into()).is_some_and(|rate| rate < place.demand);
+            let is_held_up = this.holder.rate(now, place.leaf).is_some_and(|rate| rate < place.demand);
             Usage {
-                leaf: place.app.into(),
+                leaf: place.leaf,
                 admitted: place.admitted,
                 capped: Span::from_nanos(place.capped),
                 deferred: if is_held_up { deferred } else { 0 },
@@ -329,33 +361,56 @@ impl World<'_> {
     fn find_due(&mut self) {
         let mut demands: Vec<Vec<u64>> = vec![Vec::new(); self.scale.applications as usize + 1];
         for place in self.gates.iter().flat_map(|gate| &gate.places) {
-            demands[place.app.0 as usize].push(place.demand);
+            demands[place.leaf.app.0 as usize].push(place.demand);
         }
+        let cap = |app: usize| self.terms.policy.of(AppId(app as u32)).max.bytes.map_or(0, |cap| cap.get());
+        let mut wanted = vec![Vec::new(); self.scale.groups as usize];
+        for (app, demands) in demands.iter().enumerate().skip(1) {
+            if let Some(group) = self.scale.group(app as u32) {
+                wanted[group as usize].push(demands.iter().sum::<u64>().min(cap(app)));
+            }
+        }
+        let of_groups: Vec<u64> = wanted
+            .iter_mut()
+            .enumerate()
+            .map(|(group, wanted)| level(self.group_cap(group), wanted))
+            .collect();
         let level = |(app, demands): (usize, &mut Vec<u64>)| {
-            level(self.terms.cap_of(AppId(app as u32).into()).unwrap_or(0), demands)
+            let of_group = self.scale.group(app as u32).map_or(u64::MAX, |group| of_groups[group as usize]);
+            level(cap(app).min(of_group), demands)
         };
         let levels: Vec<u64> = demands.iter_mut().enumerate().map(level).collect();
-        let due = |place: &Place| place.demand.min(levels[place.app.0 as usize]);
+        let due = |place: &Place| place.demand.min(levels[place.leaf.app.0 as usize]);
         self.due = self.gates.iter().map(|gate| gate.places.iter().map(due).collect()).collect();
+    }
+
+    fn group_cap(&self, group: usize) -> u64 {
+        self.terms.policy.cap_around(Some(group_class(group as u32))).map_or(0, |cap| cap.get())
     }
 
     /// Compares what there is with what is due.
     fn look(&mut self) {
         let now = self.time();
         let mut held = vec![0u64; self.scale.applications as usize + 1];
+        let mut of_groups = vec![0u64; self.scale.groups as usize];
         let (mut due, mut missing, mut served) = (0, 0, 0);
         for (gate, dues) in self.gates.iter().zip(&self.due) {
             for (place, own) in gate.places.iter().zip(dues) {
-                let rate = gate.holder.rate(now, place.app.into()).unwrap_or(0);
-                held[place.app.0 as usize] += rate;
+                let rate = gate.holder.rate(now, place.leaf).unwrap_or(0);
+                held[place.leaf.app.0 as usize] += rate;
+                if let Some(group) = self.scale.group(place.leaf.app.0) {
+                    of_groups[group as usize] += rate;
+                }
                 due += own;
                 missing += own.saturating_sub(rate);
                 served += place.demand.min(rate);
             }
         }
         let is_over =
-            |(app, held): (usize, &u64)| *held > self.terms.cap_of(AppId(app as u32).into()).unwrap_or(0);
+            |(app, held): (usize, &u64)| *held > self.terms.cap_of(self.scale.leaf(app as u32)).unwrap_or(0);
         self.report.excesses += held.iter().enumerate().skip(1).filter(|each| is_over(*each)).count() as u64;
+        let are_over = of_groups.iter().enumerate().filter(|(group, held)| **held > self.group_cap(*group));
+        self.report.excesses += are_over.count() as u64;
         let thousandths = served * 1000 / due.max(1);
         if (CHANGE..GONE).contains(&self.now) {
             if missing * 50 <= due {
@@ -382,7 +437,11 @@ mod tests {
 
     #[test]
     fn a_small_one_converges_and_exceeds_nothing() {
-        let scale = PolicyScale { gates: 20, applications: 200, ..PolicyScale::default() };
+        [0, 7].into_iter().for_each(converges);
+    }
+
+    fn converges(groups: u32) {
+        let scale = PolicyScale { gates: 20, applications: 200, groups, ..PolicyScale::default() };
         let report = run(&scale, &|| 0);
         assert_eq!(report.excesses, 0, "{report}");
         assert!(report.converged.is_some_and(|after| after <= SECOND), "{report}");

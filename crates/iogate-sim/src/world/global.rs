@@ -55,6 +55,7 @@ impl Global {
         let spec = scenario.global.as_ref()?;
         let (first, after) = (layers[spec.layer as usize], layers[spec.layer as usize + 1]);
         let terms = Terms {
+            by: String::new(),
             policy: policy(spec, &scenario.groups, apps, None),
             lease: spec.lease,
             every: spec.every,

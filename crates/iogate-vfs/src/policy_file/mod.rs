@@ -232,7 +232,7 @@ impl Reader<'_> {
             self.groups(groups, &mut shares, &mut seen)?;
         }
         if let Some(global) = table.get("global") {
-            let terms = Terms { policy: shares.policy.clone(), ..Terms::default() };
+            let terms = Terms { by: shares.by().into(), policy: shares.policy.clone(), ..Terms::default() };
             let global = self.global(global, terms)?;
             shares.policy = global.terms.policy.clone();
             shares.global = Some(global);
@@ -365,6 +365,8 @@ fn line(text: &str, at: Range<usize>) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn parse(text: &str) -> Result<Shares, SharesError> {
@@ -444,6 +446,12 @@ mod tests {
         let global = many.global.unwrap();
         assert!(many.policy.is_shared && global.terms.policy == many.policy);
         assert_eq!((global.coordinators.len(), global.gates, global.terms.lease), (2, 3, Span::from_secs(2)));
+        // Numbers of users mean nothing to who divides by jobs.
+        let digests = ["user", "job", "app", "account", "group/user", "account/job"].map(|by| {
+            let text = format!("by = \"{by}\"\n[others]\nmax = \"1MB/s\"\n[global]\ncoordinator = \"a:1\"\ngates = 3");
+            parse(&text).unwrap().global.unwrap().terms.digest()
+        });
+        assert_eq!(BTreeSet::from(digests).len(), digests.len());
         for capped in ["[group.physics]", "[group.physics.others]", "[others]"] {
             let groups = "by = \"group/user\"\n[global]\ncoordinator = \"a:1\"\ngates = 2";
             let shares = parse(&format!("{groups}\n{capped}\nmax = \"5MB/s\"")).unwrap();

@@ -1,9 +1,9 @@
 //! Trees of classes by the rules of the module's head alone: no list is kept, everything is looked up anew each time. The arbiter must do
 //! the same, step by step.
 
-use super::nested::groups;
+mod pair;
+
 use super::*;
-use crate::policy::arbiter::{Arbiter, ClassId, Next, Served};
 
 /// The arbiter's tags are device time in 2^-10 ns, divided by the weight.
 fn tag(ns: u64, weight: u32) -> u128 {
@@ -38,28 +38,36 @@ struct Class {
     had: u64,
 }
 
+/// What becomes of a slot.
+enum Gap {
+    Kept(Option<u64>),
+    Lent,
+}
+
 struct Naive {
     policy: Policy,
     lot: u64,
-    one_at_a_time: bool,
+    jump: u64,
     classes: Vec<Class>,
     /// Outside of all: the virtual time and the largest tag.
     top: (u128, u128),
     last: Option<usize>,
+    /// Since when a slot is kept free for that one.
+    kept_since: Option<u64>,
     /// In which branches applications were placed that have not come yet.
     placed: BTreeMap<AppId, AppId>,
 }
 
 impl Naive {
     fn new(policy: &Policy, jump: u64) -> Naive {
-        let lot = policy.lot.map_or(if jump > 0 { 20 * jump } else { 2 * MS }, Span::as_nanos);
         let mut naive = Naive {
             policy: policy.clone(),
-            lot,
-            one_at_a_time: jump > 0,
+            lot: 0,
+            jump: 0,
             classes: Vec::new(),
             top: (0, 0),
             last: None,
+            kept_since: None,
             placed: BTreeMap::new(),
         };
         for (app, branch) in &policy.branches {
@@ -73,7 +81,16 @@ impl Naive {
         for (at, branch) in policy.branches.values().enumerate() {
             naive.classes[at].within = branch.within.and_then(|within| naive.find(within));
         }
+        naive.set_jump(jump);
         naive
+    }
+
+    fn set_jump(&mut self, jump: u64) {
+        self.lot = self.policy.lot.map_or(if jump > 0 { 20 * jump } else { 2 * MS }, Span::as_nanos);
+        self.jump = jump;
+        if let Some(last) = self.last {
+            self.classes[last].budget = self.classes[last].budget.min(self.lot);
+        }
     }
 
     fn find(&self, app: AppId) -> Option<usize> {
@@ -167,7 +184,7 @@ impl Naive {
             };
             *time = start.max(*time);
         }
-        self.last = Some(class);
+        (self.last, self.kept_since) = (Some(class), None);
     }
 
     fn take(&mut self, now: u64, class: usize, bytes: u64) {
@@ -189,15 +206,17 @@ impl Naive {
         }
     }
 
-    fn charge_wait(&mut self, now: u64, class: usize) {
-        if !self.one_at_a_time || self.last != Some(class) || !self.is_asked(now) {
+    /// A slot that is kept free is the time of whom it is kept for.
+    fn charge_kept(&mut self, now: u64, class: usize) {
+        if self.last != Some(class) {
             return;
         }
-        let waited = (now - self.classes[class].idle_since).min(self.classes[class].budget);
-        self.classes[class].budget -= waited;
+        let Some(since) = self.kept_since.take() else { return };
+        let kept = (now - since).min(self.classes[class].budget);
+        self.classes[class].budget -= kept;
         for at in self.chain(class) {
             let weight = self.classes[at].entitlement.weight;
-            self.classes[at].finish += tag(waited, weight);
+            self.classes[at].finish += tag(kept, weight);
         }
     }
 
@@ -209,16 +228,63 @@ impl Naive {
         }
     }
 
-    /// Who has nothing that waits keeps its lot while it is not away: to its end, and for as long as it would have the next one.
-    fn keeps_lot(&self, now: u64, class: usize) -> bool {
-        let one = &self.classes[class];
-        let is_near = one.serves > 0 || one.think < 8 * MS && one.idle_since + 2 * one.think > now;
+    /// Whether it would have the next lot if it had a request.
+    fn is_first(&self, now: u64, class: usize) -> bool {
         let is_before = |rival: &usize, at: usize| {
             *rival != at && self.is_ready(now, *rival) && self.key(*rival) < self.classes[at].finish
         };
         let is_behind =
             |at: &usize| self.within(self.classes[*at].within).iter().any(|rival| is_before(rival, *at));
-        is_near && (one.budget > 0 || !self.chain(class).iter().any(is_behind))
+        !self.chain(class).iter().any(is_behind)
+    }
+
+    /// What becomes of a slot that whoever has the lot leaves free: it is kept, until then at most; is lent; or (`None`) the lot is over.
+    fn gap(&mut self, now: u64, class: usize) -> Option<Gap> {
+        let one = self.classes[class].clone();
+        let is_asked = self.is_asked(now);
+        let is_near = one.serves > 0 || one.think < 8 * MS && one.idle_since + one.think + 8 * MS > now;
+        if self.jump < MS {
+            let is_its = one.budget > 0 || self.is_first(now, class);
+            return (is_near && is_asked && is_its).then_some(Gap::Lent);
+        }
+        if one.budget == 0 {
+            return None;
+        }
+        if one.serves > 0 {
+            return Some(Gap::Kept(None));
+        }
+        // It is back before going to somebody else and back were worth it.
+        let worth = one.estimate.max(self.jump).min(8 * MS);
+        let back = one.idle_since + one.think + worth;
+        if is_asked && one.think < worth && back > now {
+            self.kept_since = self.kept_since.or(Some(now));
+            return Some(Gap::Kept(Some(back)));
+        }
+        self.charge_kept(now, class);
+        if !is_asked || !is_near || self.classes[class].budget == 0 {
+            return None;
+        }
+        let is_lent = self.classes.iter().any(|one| one.serves > 0);
+        Some(if is_lent { Gap::Kept(None) } else { Gap::Lent })
+    }
+
+    /// What is lent is owed up to four lots.
+    fn bound_claim(&mut self, now: u64, class: usize) {
+        for at in self.chain(class) {
+            let around = self.classes[at].within;
+            let ready = self.within(around).into_iter().filter(|one| self.is_ready(now, *one));
+            let Some(first) = ready.min_by_key(|one| self.key(*one)).filter(|first| *first != at) else {
+                continue;
+            };
+            let claim = tag(4 * self.lot, self.classes[at].entitlement.weight);
+            let least = self.key(first).saturating_sub(claim);
+            match around {
+                Some(branch) => {
+                    self.classes[branch].virtual_time = self.classes[branch].virtual_time.max(least)
+                }
+                None => self.top.0 = self.top.0.max(least),
+            }
+        }
     }
 
     /// A request comes. True if it is admitted at once.
@@ -231,7 +297,7 @@ impl Naive {
             self.classes.len() - 1
         });
         if self.waiting(class) == 0 && self.serving(class) == 0 {
-            self.charge_wait(now, class);
+            self.charge_kept(now, class);
             let one = &mut self.classes[class];
             if one.estimate > 0 {
                 let thought = (now - one.idle_since).min(16 * MS);
@@ -322,23 +388,17 @@ impl Naive {
         }
         let is_between = |last: &usize| !self.is_ready(now, *last) && !self.is_held_back(now, *last);
         if let Some(last) = self.last.filter(is_between) {
-            let one = &self.classes[last];
-            if self.one_at_a_time && one.budget > 0 {
-                let back = one.idle_since + 2 * one.think;
-                if one.serves > 0 {
-                    return Err(soonest);
+            match self.gap(now, last) {
+                Some(Gap::Kept(back)) => return Err(soonest.into_iter().chain(back).min()),
+                Some(Gap::Lent) => {
+                    self.bound_claim(now, last);
+                    let lent = self.descend(now, false);
+                    for at in self.chain(lent) {
+                        self.classes[at].finish = self.key(at);
+                    }
+                    return Ok(lent);
                 }
-                if one.think < one.estimate.min(8 * MS) && back > now && self.is_asked(now) {
-                    return Err(Some(soonest.map_or(back, |at| at.min(back))));
-                }
-                self.charge_wait(now, last);
-            }
-            if !self.one_at_a_time && self.is_asked(now) && self.keeps_lot(now, last) {
-                let lent = self.descend(now, false);
-                for at in self.chain(lent) {
-                    self.classes[at].finish = self.key(at);
-                }
-                return Ok(lent);
+                None => {}
             }
             self.classes[last].budget = 0;
         }
@@ -419,153 +479,4 @@ fn cost(rate: Rate, bytes: u64) -> u64 {
         rate.map_or(0, |rate| (amount * 1_000_000_000).div_ceil(rate.get()))
     };
     of(bytes, rate.bytes).max(of(1, rate.requests))
-}
-
-/// An arbiter and the naive one, and a device that has so many requests in service, of which each takes as long as it says.
-struct Pair {
-    real: Arbiter,
-    naive: Naive,
-    depth: usize,
-    now: u64,
-    /// Admitted, by class; then in service, with their ends.
-    queue: VecDeque<(usize, ClassId, u64)>,
-    serving: Vec<(u64, usize, ClassId, u64)>,
-}
-
-impl Pair {
-    fn class(&self, naive: usize) -> Option<&crate::policy::arbiter::Class> {
-        let id = *self.real.of_app.get(&self.naive.classes[naive].app)?;
-        Some(&self.real.classes[id.index()])
-    }
-
-    /// Admits and dispatches what may go now. Returns when to ask again.
-    fn go(&mut self) -> Result<Option<u64>, TestCaseError> {
-        let at = Time::from_nanos(self.now);
-        loop {
-            while self.serving.len() < self.depth
-                && let Some((class, id, took)) = self.queue.pop_front()
-            {
-                self.serving.push((self.now + took, class, id, took));
-            }
-            let to_do = !self.queue.is_empty() || self.serving.len() == self.depth;
-            let (real, naive) = (self.real.next(at, to_do), self.naive.next(self.now, to_do));
-            match (real, naive) {
-                (Next::Admit(id), Ok(class)) => {
-                    let (app, expected) = (self.real.is_capped(id).0, self.naive.classes[class].app);
-                    prop_assert_eq!(app, expected, "admitted at {}", self.now);
-                    loop {
-                        let bytes = self.naive.admit(self.now, class);
-                        self.real.admit(at, id, bytes);
-                        self.queue.push_back((class, id, bytes));
-                        let goes_on = self.naive.goes_on(self.now, class);
-                        prop_assert_eq!(self.real.goes_on(id), goes_on, "{} at {}", app, self.now);
-                        if !goes_on {
-                            break;
-                        }
-                    }
-                }
-                (Next::Wait(until, _), Err(Some(expected))) => {
-                    prop_assert_eq!(until.as_nanos(), expected, "it waits at {}", self.now);
-                    return Ok(Some(expected));
-                }
-                (Next::Idle, Err(None)) => return Ok(None),
-                (real, naive) => prop_assert!(false, "{real:?}, expected {naive:?} at {}", self.now),
-            }
-        }
-    }
-
-    fn arrives(&mut self, app: AppId, bytes: u64) -> Result<(), TestCaseError> {
-        let (id, is_admitted) = self.real.arrives(Time::from_nanos(self.now), app, bytes);
-        let expected = self.naive.arrives(self.now, app, bytes);
-        prop_assert_eq!(is_admitted, expected, "{} at {}", app, self.now);
-        if expected {
-            let class = self.naive.find(app).unwrap();
-            self.queue.push_back((class, id, bytes));
-        }
-        Ok(())
-    }
-
-    /// What ends first is completed. False if nothing is in service.
-    fn complete(&mut self, until: u64) -> bool {
-        let ends = self.serving.iter().enumerate().filter(|(_, one)| one.0 <= until);
-        let Some((place, _)) = ends.min_by_key(|(_, one)| one.0) else { return false };
-        let (end, class, id, took) = self.serving.remove(place);
-        self.now = end;
-        self.real.completed(Time::from_nanos(end), id, Served { requests: 1, bytes: 1, ns: took });
-        self.naive.completed(end, class, took);
-        true
-    }
-
-    /// Both say the same of each class.
-    fn agree(&self) -> Result<(), TestCaseError> {
-        for (at, naive) in self.naive.classes.iter().enumerate() {
-            let real = self.class(at).unwrap();
-            let said = (real.finish, real.since, real.waiting as usize, real.admitted);
-            let expected = (naive.finish, naive.since, self.naive.waiting(at), self.naive.serving(at));
-            prop_assert_eq!(said, expected, "{} at {}", naive.app, self.now);
-        }
-        Ok(())
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
-
-    /// Whatever comes when, and is placed where: the same requests are admitted at the same time, for the same reasons, and all is
-    /// charged once, to each level.
-    #[test]
-    fn a_tree_is_divided_as_naively(
-        policy in groups(),
-        jump in prop_oneof![Just(0u64), 1_000u64..200_000],
-        depth in 1usize..4,
-        arrivals in prop::collection::vec((1u32..9, 1u64..128, 1usize..6, prop_oneof![Just(0u64), 1u64..4_000_000], prop::option::weighted(0.2, 0u32..3)), 1..80),
-    ) {
-        let mut pair = Pair {
-            real: Arbiter::new(&policy, Span::from_nanos(jump)),
-            naive: Naive::new(&policy, jump),
-            depth,
-            now: 0,
-            queue: VecDeque::new(),
-            serving: Vec::new(),
-        };
-        let mut comes = 0;
-        for arrival in arrivals.iter().map(Some).chain([None]) {
-            comes = arrival.map_or(u64::MAX, |arrival| comes + arrival.3);
-            // Until the next one comes.
-            loop {
-                let wake = pair.go()?;
-                pair.agree()?;
-                let end = pair.serving.iter().map(|one| one.0).min();
-                let Some(next) = wake.into_iter().chain(end).min().filter(|next| *next <= comes) else { break };
-                pair.now = next;
-                pair.complete(next);
-            }
-            if let Some(&(app, kib, requests, _, branch)) = arrival {
-                pair.now = comes;
-                pair.go()?;
-                let branch = branch.map(|branch| AppId(1_000_000 + branch)).filter(|one| policy.branches.contains_key(one));
-                if let Some(branch) = branch {
-                    pair.real.place(Time::from_nanos(comes), AppId(app), branch);
-                    pair.naive.place(comes, AppId(app), branch);
-                    pair.agree()?;
-                    // What is waited for elsewhere is asked for anew, as after each change.
-                    pair.go()?;
-                }
-                for _ in 0..requests {
-                    pair.arrives(AppId(app), kib * 1024)?;
-                }
-            }
-        }
-        let apps = pair.naive.classes.iter().filter(|one| !one.is_branch);
-        let all: u64 = apps.map(|one| one.had).sum();
-        let asked: u64 = arrivals.iter().map(|one| one.1 * 1024 * one.2 as u64).sum();
-        prop_assert_eq!(all, asked, "each request was charged once");
-        for (at, branch) in pair.naive.classes.iter().enumerate().filter(|(_, class)| class.is_branch) {
-            let within: u64 = pair.naive.within(Some(at)).into_iter().map(|one| pair.naive.classes[one].had).sum();
-            let moved = arrivals.iter().any(|one| one.4.is_some());
-            prop_assert!(moved || branch.had == within, "{} of {within}", branch.had);
-            let real = pair.class(at).unwrap();
-            prop_assert!(real.is_idle() && real.ready.is_none() && real.capped.is_none() && real.due.is_none());
-        }
-    }
 }

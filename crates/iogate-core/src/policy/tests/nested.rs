@@ -31,7 +31,7 @@ fn institute() -> Policy {
 }
 
 fn world(policy: Policy) -> World {
-    World { policy, scheduler: SchedulerKind::Fifo, depth: 1, jump: 0, known: false }
+    World { policy, scheduler: SchedulerKind::Fifo, depth: 1, jump: 0, prices: None }
 }
 
 /// Weight, and a floor and a cap in MiB/s or requests a second, neither of which need be there.
@@ -199,7 +199,7 @@ proptest! {
             within: policy.apps.keys().map(|app| (*app, PHYSICS)).collect(),
             ..policy.clone()
         };
-        let of = |policy| World { policy, scheduler: kind, depth, jump, known: jump > 0 };
+        let of = |policy| World { policy, scheduler: kind, depth, jump, prices: (jump > 0).then(|| jumps_of(jump)) };
         let flat = of(policy).run(&loads, 600 * MS);
         let nested = of(nested).run(&loads, 600 * MS);
         let told = |done: &[Done]| done.iter().map(|one| (one.app, one.began, one.ended)).collect::<Vec<_>>();

@@ -1,0 +1,187 @@
+//! Who has a lot and for how long, and what is done with slots that it leaves free.
+//!
+//! Clients that send the next request when they have an answer leave the gate without one of theirs again and again. A lot for somebody
+//! else would then have them wait for all of it, and what they are entitled to would be forgotten. So a gap does not end a lot, as long as
+//! whoever has it is not away: for [`LATE`] after it is expected back. The slots are *lent* meanwhile, a dispatch at a time. Where a device
+//! has an arm, nobody else is in service during a lot, and who is back before it were worth the way there and back is waited for; only the
+//! gaps of others are lent, one dispatch at once.
+
+use super::arbiter::{Arbiter, ClassId, Next};
+use super::order::{first, tag};
+use crate::request::AppId;
+use crate::time::{Span, Time};
+use crate::wait::WaitReason;
+
+/// A lot where nothing is known of the device.
+const LOT: Span = Span::from_millis(2);
+/// A lot in jumps: at most a twentieth of the time goes into going from one application to the next.
+const LOT_JUMPS: u64 = 20;
+/// What is lent is owed to whoever has the lot, up to so many lots: others have theirs in between, and it has to catch up.
+const CLAIM_LOTS: u64 = 4;
+/// A device where a jump costs as much as this has an arm to move: two at once get less of it than one after the other.
+const ARM: Span = Span::from_millis(1);
+/// No lot is held open for somebody who thinks for longer.
+pub(super) const THINK_MAX: u64 = 8_000_000;
+/// For how long a lot is kept for somebody who is late.
+pub(super) const LATE: Span = Span::from_millis(8);
+
+/// What becomes of a slot that whoever has the lot leaves free.
+enum Gap {
+    /// It stays free until then, or until something happens.
+    Kept(Option<Time>),
+    /// Somebody else may have it.
+    Lent,
+    /// The lot is over.
+    Over,
+}
+
+impl Arbiter {
+    /// What the device charges for a jump is known better.
+    pub(crate) fn set_jump(&mut self, jump: Span) {
+        self.jump = jump;
+        let jumps = Span::from_nanos(jump.as_nanos().saturating_mul(LOT_JUMPS));
+        self.lot = self.policy.lot.unwrap_or(if jump > Span::ZERO { jumps } else { LOT });
+        // A lot that was opened when more was thought to be charged is no longer than those that come.
+        if let Some(last) = self.last {
+            let class = &mut self.classes[last.index()];
+            class.budget = class.budget.min(self.lot.as_nanos());
+        }
+    }
+
+    /// Whether nobody else is in service during a lot.
+    fn is_exclusive(&self) -> bool {
+        self.jump >= ARM
+    }
+
+    /// Whose request to admit now. If the scheduler has something `to_do`, only those of floors that are due.
+    pub(crate) fn next(&mut self, now: Time, to_do: bool) -> Next {
+        self.lent = 0;
+        while self.release_one(now).is_some() {}
+        let due = first(&self.due).map(|(at, _)| at);
+        if due.is_some_and(|at| at <= now) {
+            return Next::Admit(self.descend(Some(now)));
+        }
+        let capped = self.capped.first().map(|(_, at, _)| *at);
+        let soonest = [capped, due].into_iter().flatten().min();
+        let idle = soonest.map_or(Next::Idle, |at| Next::Wait(at, WaitReason::Cap));
+        if to_do {
+            return idle;
+        }
+        if let Some(last) = self.last.filter(|last| self.is_between_requests(*last)) {
+            match self.gap(now, last) {
+                Gap::Kept(None) => return idle,
+                Gap::Kept(Some(back)) => {
+                    let until = soonest.map_or(back, |at| at.min(back));
+                    return Next::Wait(until, WaitReason::Share);
+                }
+                Gap::Lent => return Next::Admit(self.lend(last)),
+                Gap::Over => self.classes[last.index()].budget = 0,
+            }
+        }
+        if !self.is_asked() {
+            return idle;
+        }
+        let id = self.descend(None);
+        self.begin_lot(id);
+        Next::Admit(id)
+    }
+
+    /// What becomes of a slot that whoever has the lot leaves free, as nothing of its waits.
+    fn gap(&mut self, now: Time, id: ClassId) -> Gap {
+        let class = &self.classes[id.index()];
+        let is_near = class.admitted > 0 || class.think < THINK_MAX && class.late_from() > now;
+        if !self.is_exclusive() {
+            // As long as it would have the next lot, too, this one is not over.
+            let keeps = is_near && self.is_asked() && (class.budget > 0 || self.is_first(id));
+            return if keeps { Gap::Lent } else { Gap::Over };
+        }
+        if class.budget > 0 && class.admitted > 0 {
+            return Gap::Kept(None);
+        }
+        let worth = class.estimate.max(self.jump.as_nanos()).min(THINK_MAX);
+        let back = class.idle_since + Span::from_nanos(class.think + worth);
+        if class.budget > 0 && class.think < worth && back > now && self.is_asked() {
+            self.kept_since.get_or_insert(now);
+            return Gap::Kept(Some(back));
+        }
+        self.charge_kept(now, id);
+        match is_near && self.is_asked() && self.classes[id.index()].budget > 0 {
+            false => Gap::Over,
+            // One arm goes there and back once for what is lent.
+            true if self.admitted > 0 => Gap::Kept(None),
+            true => Gap::Lent,
+        }
+    }
+
+    /// Who takes a slot that whoever has the lot leaves free: one request of it goes, or a run, and the lot stays where it is.
+    fn lend(&mut self, from: ClassId) -> ClassId {
+        self.bound_claim(from);
+        let id = self.descend(None);
+        self.lent = self.lot.as_nanos();
+        let mut at = Some(id);
+        while let Some(of) = at {
+            let class = &mut self.classes[of.index()];
+            class.finish = class.finish.max(class.since);
+            at = self.branch_of(of);
+        }
+        id
+    }
+
+    /// What others have had meanwhile is owed to whoever has the lot, as far as that is no more than [`CLAIM_LOTS`]. Else who asks for little
+    /// for long, and then for much, would have all that there is for as long.
+    fn bound_claim(&mut self, id: ClassId) {
+        let mut at = Some(id);
+        while let Some(of) = at {
+            let (within, weight) = (self.classes[of.index()].within, self.entitlement(of).weight);
+            if let Some((rival, _)) = self.first_ready(within).filter(|(_, rival)| *rival != of) {
+                let claim = tag(self.lot.as_nanos().saturating_mul(CLAIM_LOTS), weight);
+                self.inners[within.index()].opened(rival.saturating_sub(claim));
+            }
+            at = self.branch_of(of);
+        }
+    }
+
+    /// Whether the next request of a class may follow the one that was admitted.
+    pub(crate) fn goes_on(&self, id: ClassId) -> bool {
+        let class = &self.classes[id.index()];
+        class.budget > 0 && class.waiting > 0 && !self.is_held_back(id)
+    }
+
+    /// Whether the next request of a class that a slot was lent to may go with the one that was admitted, if it goes on where that ends.
+    pub(crate) fn lends_on(&self, id: ClassId) -> bool {
+        self.lent > 0 && self.classes[id.index()].waiting > 0 && !self.is_held_back(id)
+    }
+
+    /// For whom the open lot is.
+    pub(crate) fn lot_of(&self) -> Option<AppId> {
+        self.last.map(|last| self.classes[last.index()].app)
+    }
+
+    /// While a slot is kept free for whoever has the lot, others wait for it: that is its time, too.
+    pub(super) fn charge_kept(&mut self, now: Time, id: ClassId) {
+        let Some(since) = self.kept_since.filter(|_| self.last == Some(id)) else { return };
+        self.kept_since = None;
+        let class = &mut self.classes[id.index()];
+        let kept = now.since(since).as_nanos().min(class.budget);
+        class.budget -= kept;
+        let mut at = Some(id);
+        while let Some(of) = at {
+            let weight = self.entitlement(of).weight;
+            self.classes[of.index()].finish += tag(kept, weight);
+            at = self.branch_of(of);
+        }
+        self.rank_branches(now, id);
+    }
+
+    pub(super) fn begin_lot(&mut self, id: ClassId) {
+        self.classes[id.index()].budget = self.lot.as_nanos();
+        let mut at = Some(id);
+        while let Some(of) = at {
+            let class = &mut self.classes[of.index()];
+            class.finish = class.finish.max(class.since);
+            self.inners[class.within.index()].opened(class.finish);
+            at = self.branch_of(of);
+        }
+        (self.last, self.kept_since) = (Some(id), None);
+    }
+}
