@@ -354,6 +354,20 @@ impl Gate {
         }
     }
 
+    /// Which of the classes of deferred requests wait for their cap, where accounts begin.
+    pub(super) fn account_caps(&mut self, now: Time, waiting: &[SlotId]) {
+        let Some(admission) = &mut self.admission else { return };
+        admission.arbiter.forget_toggled();
+        let deferred = waiting.iter().map(|&slot| self.pending.slot(slot));
+        let mut classes: Vec<u16> =
+            deferred.filter(|slot| slot.state == State::Deferred).map(|slot| slot.class).collect();
+        classes.sort_unstable();
+        classes.dedup();
+        for id in classes {
+            self.account_cap(now, ClassId(id));
+        }
+    }
+
     /// Classes whose cap is over by now wait for others.
     #[cold]
     fn account_uncapped(&mut self, now: Time) {
