@@ -111,6 +111,8 @@ pub struct Page {
     /// What part of the time they are of, and have to be [scaled](Sampled::scaled) by; `None`: of all of it.
     pub sampled: Option<Sampled>,
     /// The accounts.
+    // The name is new where amounts may have to be scaled: who does not know of that cannot read them.
+    #[cfg_attr(feature = "serde", serde(rename = "amounts"))]
     pub accounts: Vec<Account>,
     /// What their applications are called.
     pub names: Vec<(AppId, String)>,
@@ -325,8 +327,16 @@ impl Blame {
         this.remember(range.queue, range.end);
         // Alone it would have gone on where it was.
         let positioning = if goes_on && self.last != index { this.share_of(range.jump) } else { 0 };
-        let begun =
-            Begun { at: now, earlier: 0, app: index, requests: 0, positioning, culprit, since: None, clock: 0 };
+        let begun = Begun {
+            at: now,
+            earlier: 0,
+            app: index,
+            requests: 0,
+            positioning,
+            culprit,
+            since: None,
+            clock: 0,
+        };
         if self.begun.len() <= id as usize {
             self.begun.resize(id as usize + 1, begun);
         }

@@ -1,6 +1,7 @@
 //! The accounts against a reference that walks each instant and each request.
 
 mod examples;
+mod sampled;
 mod windows;
 
 use alloc::vec::Vec;
@@ -218,7 +219,12 @@ impl Naive {
             let dispatches = self.dispatches.get(app).copied().unwrap_or(0);
             Account { app: Some(AppId(*app)), busy: Span::from_nanos(*busy), dispatches, causes: of, apps }
         };
-        let accounts = self.busy.iter().filter(|(app, busy)| **busy > 0 || self.dispatches.contains_key(app)).map(account).collect();
+        let accounts = self
+            .busy
+            .iter()
+            .filter(|(app, busy)| **busy > 0 || self.dispatches.contains_key(app))
+            .map(account)
+            .collect();
         (self.going, self.causes, self.rows) = (going, causes, rows);
         accounts
     }

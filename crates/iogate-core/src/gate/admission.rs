@@ -272,6 +272,7 @@ impl Gate {
         }
         if is_waited_for {
             admission.arbiter.admit(now, id, bytes);
+            self.account_cap(now, id);
             return false;
         }
         self.pending.hold(slot);
@@ -382,9 +383,14 @@ impl Gate {
         let Some(admission) = &mut self.admission else { return };
         let mut charges = core::mem::take(&mut admission.charges);
         self.service.charges(now, id, &self.pending, &mut charges);
-        for Charge { class, served } in charges.drain(..) {
+        for &Charge { class, served } in &charges {
             admission.arbiter.completed(now, ClassId(class), served);
         }
-        admission.charges = charges;
+        for Charge { class, .. } in charges.drain(..) {
+            self.account_cap(now, ClassId(class));
+        }
+        if let Some(admission) = &mut self.admission {
+            admission.charges = charges;
+        }
     }
 }
