@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `iogate why` of a mount and of a server on a modelled disk: it names who slows a small reader down, causes sum to the time, and who has
+# `iogate why` of a mount and of a server on a modelled disk, with the accounts of samples that they keep by themselves, and with exact ones: it names who slows a small reader down, causes sum to the time, and who has
 # gone is charged nothing; what the reader would gain is foretold by a simulation of what was recorded. What is neither a place nor a
 # scenario, and what does not fit, is refused in a line.
 # limit: 180
@@ -31,6 +31,7 @@ names_the_culprit() {
     jq -e '(.[0] - .[2] | fabs) <= 20 and .[1] <= .[2] + 20' <<<"$sum" >/dev/null || fail "causes, whose time, and time in us: $sum"
     jq -e '.[0].apps | length == 1 and (.[0].apps | max_by(.seconds) | .name == "4712" and .percent > 50)' "$SIDE/why.json" >/dev/null ||
         fail "4712 is not to blame: $(cat "$SIDE/why.json")"
+    jq -e '.[0].samples > 100 and .[0].apps[0].busy_plus_minus_s < 1' "$SIDE/why.json" >/dev/null || fail "it does not say how sure it is: $(cat "$SIDE/why.json")"
     jq -e '.[0].seconds >= 2.9 and .[0].apps[0].busy_s <= .[0].seconds + 0.1' "$SIDE/why.json" >/dev/null || fail "$(cat "$SIDE/why.json")"
 }
 # The culprit is killed, and after what it had in the gate nothing is charged to it, at any of these places.
@@ -43,7 +44,7 @@ culprit_goes() {
         is_innocent "$place" || fail "4712 has gone, and is charged $(charged 4711 4712) s again"
         "$IOGATE" why "$place" --app 4711 --for 1s | grep '^4711 had requests .* no other application slowed it down' >/dev/null ||
             fail "somebody is said to slow 4711 down"
-        why "$place" --total || fail "no --total"
+        why "$place" || fail "why says nothing of all the time"
         jq -e '.[0].total and .[0].seconds > 4' "$SIDE/why.json" >/dev/null || fail "$(cat "$SIDE/why.json")"
         jq -en --argjson charged "$(charged 4711 4712)" '$charged > 1' >/dev/null || fail "what was is forgotten: $(cat "$SIDE/why.json")"
     done
@@ -69,19 +70,17 @@ refused 2 "did you mean 'two-readers'" "$IOGATE" why two-reader
 refused 1 'not the root of an iogate mount' "$IOGATE" why "$SRC"
 refused 2 '/no/mount is not there' "$IOGATE" why /no/mount
 refused 1 'cannot be reached' "$IOGATE" why "unix:$WORK/nobody"
-refused 2 '--total is for mounts and servers: two-readers is a scenario' "$IOGATE" why two-readers --total
+refused 2 '--for is for mounts and servers: two-readers is a scenario' "$IOGATE" why two-readers --for 1s
 refused 2 '--quick is for scenarios' "$IOGATE" why "$SRC" --quick
 refused 2 '--device is for mounts and servers' "$IOGATE" why two-readers --counterfactual reader-1 --device hdd
-refused 2 'cannot be used with' "$IOGATE" why "$SRC" --counterfactual 4712 --total
 
 # --- A mount.
 mount_gate --store modelled --device hdd --depth 1
 refused 2 'more than no time' "$IOGATE" why "$MNT" --for 0
-refused 2 'cannot be used with' "$IOGATE" why "$MNT" --for 1s --total
-refused 2 '--export is for servers' "$IOGATE" why "$MNT" --export e --total
-refused 2 'accounts: expected on, off or asked, found maybe' "$IOGATE" set "$MNT" accounts=maybe
+refused 2 '--export is for servers' "$IOGATE" why "$MNT" --export e
+refused 2 'accounts: expected sampled, on or off, found maybe' "$IOGATE" set "$MNT" accounts=maybe
 refused 2 'by itself' "$IOGATE" set "$MNT" accounts=off scheduler=fifo
-"$IOGATE" why "$MNT" --total | grep 'The accounts may have begun just now' >/dev/null || fail "there are accounts before anybody has asked"
+"$IOGATE" why "$MNT" | grep '^No application has had requests in the gate yet' >/dev/null || fail "somebody has had requests"
 "$IOGATE" why "$MNT" --for 1s | grep '^No application had requests in the gate' >/dev/null || fail "somebody had requests"
 reader 4711 small 4k 1
 victim=$!
@@ -97,22 +96,25 @@ eventually 60 foretold "$MNT" || fail "what 4711 gains without 4712 is not said:
 beside=$(pace)
 "$IOGATE" why "$MNT" --app 4711 --for 1s --html "$SIDE/why.html" >"$SIDE/text"
 grep '^4711 had requests in the gate for .*; 4712 slowed it down most' "$SIDE/text" || fail "$(cat "$SIDE/text")"
+grep '^4711 had requests in the gate for .* +- .*; 4712 slowed it down most: .* +- ' "$SIDE/text" || fail "it does not say how sure it is: $(cat "$SIDE/text")"
+grep ', from [0-9]* samples$' "$SIDE/text" || fail "it does not say of how many samples: $(cat "$SIDE/text")"
 grep '^What to do: ' "$SIDE/text" || fail "it does not say what to do"
 [ "$(grep -o '<svg' "$SIDE/why.html" | wc -l)" -ge 2 ] || fail "the page has no pictures"
 grep -F '4712 slowed it down most' "$SIDE/why.html" >/dev/null || fail "the page does not say who"
-refused 2 "unknown application '4713'; .*expected one of: 4711, 4712" "$IOGATE" why "$MNT" --total --app 4713
-refused 2 "unknown application 'user 0'" "$IOGATE" why "$MNT" --total --user 0
-refused 2 'knows no such user' "$IOGATE" why "$MNT" --total --user no-such-user
+refused 2 "unknown application '4713'; .*expected one of: 4711, 4712" "$IOGATE" why "$MNT" --app 4713
+refused 2 "unknown application 'user 0'" "$IOGATE" why "$MNT" --user 0
+refused 2 'knows no such user' "$IOGATE" why "$MNT" --user no-such-user
 culprit_goes "$MNT"
 jq -en --argjson said "$(cat "$SIDE/foretold")" --argjson beside "$beside" --argjson alone "$(pace)" \
     '$said > 2 and ($alone / $beside / $said | . > 0.5 and . < 2)' >/dev/null ||
     fail "4711 was to be $(cat "$SIDE/foretold") times as fast without 4712; it had $beside requests in four seconds before"
 "$IOGATE" set "$MNT" accounts=off
 refused 1 "keeps no accounts" "$IOGATE" why "$MNT"
-grep "hint: .iogate set $MNT accounts=on" "$SIDE/refused" >/dev/null || fail "it does not say what to do"
+grep "hint: .iogate set $MNT accounts=sampled" "$SIDE/refused" >/dev/null || fail "it does not say what to do"
 "$IOGATE" set "$MNT" accounts=on
 why "$MNT" --for 1s && is_busy 4711 || fail "accounts do not begin again"
-[ "$(why "$MNT" --total && charged 4711 4712)" = 0 ] || fail "new accounts know of what was before"
+jq -e '.[0].samples == null and .[0].apps[0].busy_plus_minus_s == null' "$SIDE/why.json" >/dev/null || fail "exact accounts are of samples"
+[ "$(why "$MNT" && charged 4711 4712)" = 0 ] || fail "new accounts know of what was before"
 kill -KILL "$victim"
 wait "$victim" || true
 unmount_gate
@@ -140,7 +142,7 @@ culprit=$!
 eventually 60 served 4711 5 && eventually 60 served 4712 20 || fail "they do not read"
 names_the_culprit "unix:$WORK/socket"
 names_the_culprit "$MNT"
-refused 1 'no-export' "$IOGATE" why "unix:$WORK/socket" --export no-export --total
+refused 1 'no-export' "$IOGATE" why "unix:$WORK/socket" --export no-export
 culprit_goes "unix:$WORK/socket" "$MNT"
 "$IOGATE" set "unix:$WORK/socket" accounts=off
 refused 1 "keeps no accounts" "$IOGATE" why "unix:$WORK/socket"

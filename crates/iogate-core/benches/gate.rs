@@ -3,8 +3,9 @@
 //! `cargo bench -p iogate-core --bench gate -- [--quick] [--json] [--only SCHEDULER]
 //! [--queued N] [--pattern P] [--files N] [--rounds N]`. Time is the thread's CPU time; the table shows medians of rounds.
 //!
-//! With `--accounts`: what accounts of who slows whom down cost, of two gates side by side, round by round, with 4 and with 16
-//! applications, at depths of 1 and 16; time goes on between a dispatch and its completion.
+//! With `--accounts`: what accounts of who slows whom down cost, of samples and exact ones, of three gates side by side, round by round, with
+//! 1 to 16 applications, at depths of 1 and 16; time goes on between a dispatch and its completion. `--only SIDE` (`off`, `sampled` or
+//! `exact`) has one of them alone, with `fifo`, 4 applications and a depth of 16, for a count of instructions.
 //!
 //! With `--policy`: what a policy costs in the same way: none, one of applications, one of groups with these applications in them.
 //! `--only SIDE` (`none`, `flat` or `groups`) has one of them alone, and `--apps N` one number of applications, for a count of
@@ -12,6 +13,7 @@
 
 use std::collections::VecDeque;
 
+use iogate_core::blame::Accounting;
 use iogate_core::policy::{Branch, Policy};
 use iogate_core::{
     AppId, ClientId, Decision, DispatchId, FileId, Gate, GateConfig, Layout, Op, Outcome, Request, RequestId,
@@ -155,27 +157,31 @@ fn measure_in_time(
 }
 
 /// What accounts cost.
-fn compare_accounts(rounds: usize, requests: u64, queued: usize) {
+fn compare_accounts(rounds: usize, requests: u64, queued: usize, only: Option<&str>) {
     println!("CPU ns a request, medians of {rounds} rounds and their extremes; {queued} queued");
     println!(
-        "{:<10} {:>5} {:>6} {:>8} {:>16} {:>8} {:>16} {:>11}",
-        "scheduler", "apps", "depth", "off", "", "on", "", "difference"
+        "{:<10} {:>5} {:>6} {:<8} {:>8} {:>16} {:>6}",
+        "scheduler", "apps", "depth", "accounts", "ns", "", "more"
     );
-    for (kind, apps, depth) in [SchedulerKind::Fifo, SchedulerKind::Sjf, SchedulerKind::Aioli]
-        .into_iter()
-        .flat_map(|kind| [(1, 1), (4, 1), (4, 16), (16, 16)].map(|(apps, depth)| (kind, apps, depth)))
-    {
+    let all = [SchedulerKind::Fifo, SchedulerKind::Sjf, SchedulerKind::Aioli].into_iter();
+    let all =
+        all.flat_map(|kind| [(1, 1), (4, 1), (4, 16), (16, 16)].map(|(apps, depth)| (kind, apps, depth)));
+    for (kind, apps, depth) in all.filter(|case| only.is_none() || *case == (SchedulerKind::Fifo, 4, 16)) {
         let case = Case { kind, files: 32, pattern: Pattern::Random, queued, apps, depth };
-        let mut sides = [false, true].map(|is_on| {
-            let (mut gate, source, now) = filled(case);
-            if is_on {
+        let hows =
+            [("off", None), ("sampled", Some(Accounting::Sampled)), ("exact", Some(Accounting::Exact))];
+        let mut sides: Vec<_> = hows
+            .into_iter()
+            .filter(|(name, _)| only.is_none_or(|only| only == *name))
+            .map(|(name, how)| {
+                let (mut gate, source, now) = filled(case);
                 let prices = *gate.prices();
-                gate.set_accounting(now, Some(&prices));
-            }
-            (gate, source, now, VecDeque::new(), Vec::new())
-        });
+                gate.set_accounting(now, how.map(|how| (how, &prices)));
+                (name, gate, source, now, VecDeque::new(), Vec::new())
+            })
+            .collect();
         for round in 0..=rounds {
-            for (gate, source, now, going, ns) in &mut sides {
+            for (_, gate, source, now, going, ns) in &mut sides {
                 let took = measure_in_time(gate, source, now, requests, going);
                 // The first one warms up.
                 if round > 0 {
@@ -183,17 +189,16 @@ fn compare_accounts(rounds: usize, requests: u64, queued: usize) {
                 }
             }
         }
-        let [off, on] = sides.map(|(.., mut ns)| (median(&mut ns), ns[0], ns[ns.len() - 1]));
-        let extremes = |of: (f64, f64, f64)| format!("{:.0} to {:.0}", of.1, of.2);
-        println!(
-            "{:<10} {apps:>5} {depth:>6} {:>8.0} {:>16} {:>8.0} {:>16} {:>11.0}",
-            kind.name(),
-            off.0,
-            extremes(off),
-            on.0,
-            extremes(on),
-            on.0 - off.0
-        );
+        let off = sides.first_mut().map_or(0.0, |side| median(&mut side.5));
+        for (name, .., ns) in &mut sides {
+            let ns_median = median(ns);
+            let extremes = format!("{:.0} to {:.0}", ns[0], ns[ns.len() - 1]);
+            let more = ns_median - off;
+            println!(
+                "{:<10} {apps:>5} {depth:>6} {name:<8} {ns_median:>8.0} {extremes:>16} {more:>6.0}",
+                kind.name()
+            );
+        }
     }
 }
 
@@ -259,7 +264,8 @@ fn main() {
     let only_length = value("--queued").and_then(|n| n.parse().ok());
     if has("--accounts") {
         let requests = if quick { 20_000 } else { 200_000 };
-        return compare_accounts(rounds, requests, only_length.unwrap_or(1_000));
+        let only = value("--only").map(String::as_str);
+        return compare_accounts(rounds, requests, only_length.unwrap_or(1_000), only);
     }
     if has("--policy") {
         let requests = value("--requests").and_then(|n| n.parse().ok()).unwrap_or(100_000);

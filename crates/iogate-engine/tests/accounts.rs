@@ -1,6 +1,7 @@
 //! Accounts of who slows whom down, of an engine.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use iogate_core::stats::summary::Numbers;
 use iogate_core::{AppId, GateConfig, Layout, SchedulerConfig, SchedulerKind, Span};
@@ -8,7 +9,7 @@ use iogate_engine::store::{MemoryStore, OpenMode};
 use iogate_engine::{Accounts, Engine, EngineConfig, Origin, Store};
 
 #[test]
-fn accounts_are_kept_from_when_they_are_asked_for_until_they_are_not() {
+fn accounts_are_kept_from_when_that_is_said_until_it_is_not() {
     let store = Arc::new(MemoryStore::new());
     let file = store.open("file".as_ref(), OpenMode { write: true, create: true }).unwrap();
     let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
@@ -48,11 +49,26 @@ fn accounts_are_kept_from_when_they_are_asked_for_until_they_are_not() {
     }
     engine.keep_accounts(Accounts::Off);
     assert_eq!(engine.accounts(0, &Numbers), None);
-    // Where they are kept when somebody asks, who asks first begins them.
-    engine.keep_accounts(Accounts::Asked);
+    // Of samples they are kept likewise; who was there between them only is known all the same.
+    engine.keep_accounts(Accounts::Sampled);
     let begun = engine.accounts(0, &Numbers).unwrap();
-    assert_eq!((begun.accounts.len(), begun.at), (0, begun.began));
-    write(2);
-    let page = engine.accounts(0, &Numbers).unwrap();
+    assert_eq!((begun.accounts.len(), begun.sampled.map(|sampled| sampled.samples)), (0, Some(0)));
+    let end = Instant::now() + Duration::from_secs(60);
+    let page = loop {
+        write(2);
+        let page = engine.accounts(0, &Numbers).unwrap();
+        if page.sampled.is_some_and(|sampled| sampled.samples >= 3) || Instant::now() > end {
+            break page;
+        }
+    };
     assert_eq!((apps(&page), page.began), (vec![2], begun.began));
+    let sampled = page.sampled.unwrap();
+    assert!(sampled.samples >= 3 && sampled.sampled < sampled.occupied, "{sampled:?}");
+    assert!(
+        page.accounts[0].busy == sampled.sampled && page.accounts[0].dispatches > sampled.samples,
+        "{page:?}"
+    );
+    engine.keep_accounts(Accounts::On);
+    let exact = engine.accounts(0, &Numbers).unwrap();
+    assert!(exact.sampled.is_none() && exact.accounts.is_empty() && exact.began > page.began);
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use iogate_core::Span;
-use iogate_core::blame::{Account, Cause, is_as_much};
+use iogate_core::blame::{Account, Cause, Sampled, is_as_much};
 use serde::Serialize;
 
 use crate::table::Table;
@@ -23,6 +23,11 @@ pub struct Why {
     pub app: String,
     /// For how long it had requests in the gate, in seconds; of several gates, summed.
     pub busy_s: f64,
+    /// How far that may lie from the truth, to each side, if it is known from samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub busy_plus_minus_s: Option<f64>,
+    /// Dispatches that have begun with a request of it, whether samples know of them or not.
+    pub dispatches: u64,
     /// That time by cause.
     pub causes: Vec<Part>,
     /// That time by application, itself included, the largest first. What is missing is nobody's.
@@ -41,6 +46,9 @@ pub struct Part {
     pub name: String,
     /// How long.
     pub seconds: f64,
+    /// How far that may lie from the truth, to each side, if it is known from samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plus_minus_s: Option<f64>,
     /// Of its time, in percent.
     pub percent: f64,
 }
@@ -81,23 +89,38 @@ pub struct Doubt {
 }
 
 impl Why {
-    /// Puts an account into words; `name` has the names of applications.
-    pub fn new(account: &Account, name: impl Fn(u32) -> String) -> Why {
+    /// Puts an account into words; `name` has the names of applications, and `sampled` says what an account of samples is of.
+    pub fn new(account: &Account, sampled: Option<&Sampled>, name: impl Fn(u32) -> String) -> Why {
+        let scaled = sampled.map(|sampled| sampled.scaled(account));
+        let account = scaled.as_ref().unwrap_or(account);
         let busy = account.busy.as_secs_f64();
+        let plus_minus = |span: Span| sampled.map(|sampled| sampled.plus_minus(span).as_secs_f64());
         let part = |name: String, span: Span| {
-            let seconds = span.as_secs_f64();
-            Part { name, seconds, percent: if busy > 0.0 { 100.0 * seconds / busy } else { 0.0 } }
+            let (seconds, plus_minus_s) = (span.as_secs_f64(), plus_minus(span));
+            Part {
+                name,
+                seconds,
+                plus_minus_s,
+                percent: if busy > 0.0 { 100.0 * seconds / busy } else { 0.0 },
+            }
         };
         let named = |app: Option<_>| app.map_or("others".into(), |iogate_core::AppId(app)| name(app));
         let causes = Cause::ALL.into_iter().zip(account.causes).filter(|(_, span)| *span > Span::ZERO);
         Why {
             app: named(account.app),
             busy_s: busy,
+            busy_plus_minus_s: plus_minus(account.busy),
+            dispatches: account.dispatches,
             causes: causes.map(|(cause, span)| part(cause.name().into(), span)).collect(),
             apps: account.apps.iter().map(|(app, span)| part(named(*app), *span)).collect(),
             gains: Vec::new(),
             doubts: Vec::new(),
         }
+    }
+
+    /// Whether it was in the gate, and in no sample.
+    fn is_too_little_sampled(&self) -> bool {
+        self.busy_plus_minus_s.is_some() && self.busy_s == 0.0 && self.dispatches > 0
     }
 
     /// How long it waited for others, in seconds.
@@ -126,17 +149,26 @@ impl Why {
     /// Who, how much, why, and what to do: a sentence each.
     pub fn sentences(&self) -> Vec<String> {
         let span = |seconds: f64| time(seconds * 1e9);
-        let (app, busy) = (&self.app, span(self.busy_s));
+        let (app, busy) = (&self.app, surely(self.busy_s, self.busy_plus_minus_s));
+        if self.is_too_little_sampled() {
+            return vec![format!(
+                "{app} is too little sampled: {} of its dispatches began, and it had nothing in the gate in any sample.",
+                self.dispatches
+            )];
+        }
         let culprits = self.culprits();
         let who = match culprits.as_slice() {
             [] => "no other application slowed it down".into(),
-            [Part { name, seconds, percent }] => {
-                format!("{name} slowed it down most: {} of that, {percent:.0} %", span(*seconds))
+            [Part { name, seconds, plus_minus_s, percent }] => {
+                format!(
+                    "{name} slowed it down most: {} of that, {percent:.0} %",
+                    surely(*seconds, *plus_minus_s)
+                )
             }
-            [Part { seconds, percent, .. }, ..] => format!(
+            [Part { seconds, plus_minus_s, percent, .. }, ..] => format!(
                 "{} slowed it down most, as far as can be told alike: {} of that, {percent:.0} %, or a little less each",
                 names(&culprits),
-                span(*seconds)
+                surely(*seconds, *plus_minus_s)
             ),
         };
         let mut said = vec![format!("{app} had requests in the gate for {busy}; {who}.")];
@@ -168,21 +200,31 @@ impl Why {
 
     /// The sentences, and tables.
     pub fn text(&self) -> String {
-        let span = |seconds: f64| time(seconds * 1e9);
         let mut out = self.sentences().join("\n") + "\n";
+        if self.is_too_little_sampled() {
+            return out;
+        }
         for (name, parts) in [("whose time", &self.apps), ("cause", &self.causes)] {
             let mut table = Table::new([name, "time", "percent"]);
-            for Part { name, seconds, percent } in parts {
-                table.row([name.clone(), span(*seconds), format!("{percent:.1}")]);
+            for Part { name, seconds, plus_minus_s, percent } in parts {
+                table.row([name.clone(), surely(*seconds, *plus_minus_s), format!("{percent:.1}")]);
             }
             let nobody = self.busy_s - parts.iter().map(|part| part.seconds).sum::<f64>();
             if nobody > 1e-3 * self.busy_s {
-                table.row(["nobody".into(), span(nobody), format!("{:.1}", 100.0 * nobody / self.busy_s)]);
+                let percent = format!("{:.1}", 100.0 * nobody / self.busy_s);
+                table.row(["nobody".into(), time(nobody * 1e9), percent]);
             }
             write!(out, "\n{table}").expect("text grows");
         }
         out
     }
+}
+
+/// A time, and how far it may lie from the truth.
+fn surely(seconds: f64, plus_minus_s: Option<f64>) -> String {
+    let span = |seconds: f64| time(seconds * 1e9);
+    let sure = plus_minus_s.map_or_else(String::new, |plus_minus| format!(" +- {}", span(plus_minus)));
+    span(seconds) + &sure
 }
 
 /// The names of applications as a part of a sentence.
@@ -228,13 +270,39 @@ fn advice(cause: Cause, culprits: &[&Part]) -> String {
 mod tests {
     use super::*;
 
+    fn why(apps: Vec<Part>, gains: Vec<Gain>, doubts: Vec<Doubt>) -> Why {
+        let (app, causes) = ("a".into(), Vec::new());
+        Why { app, busy_s: 10.0, busy_plus_minus_s: None, dispatches: 7, causes, apps, gains, doubts }
+    }
+
+    #[test]
+    fn amounts_of_samples_are_scaled_and_say_how_sure_they_are() {
+        let ms = Span::from_millis;
+        let mut causes = [Span::ZERO; Cause::ALL.len()];
+        (causes[Cause::Slots as usize], causes[Cause::Own as usize]) = (ms(60), ms(20));
+        let apps = vec![(Some(iogate_core::AppId(2)), ms(60)), (Some(iogate_core::AppId(1)), ms(20))];
+        let account = Account { app: Some(iogate_core::AppId(1)), busy: ms(80), dispatches: 9, causes, apps };
+        let squares = 400 * (200_000u64 >> 6).pow(2);
+        let sampled = Sampled { occupied: ms(8_000), sampled: ms(80), samples: 400, squares };
+        let said = Why::new(&account, Some(&sampled), |app| app.to_string()).text();
+        let first = format!("1 had requests in the gate for {} +- ", time(8e9));
+        assert!(said.starts_with(&first), "{said}");
+        assert!(said.contains(&format!("2 slowed it down most: {} +- ", time(6e9))), "{said}");
+        // One that was there between samples only.
+        let none = Account { busy: Span::ZERO, causes: Default::default(), apps: Vec::new(), ..account };
+        let said = Why::new(&none, Some(&sampled), |app| app.to_string()).text();
+        assert_eq!(
+            said,
+            "1 is too little sampled: 9 of its dispatches began, and it had nothing in the gate in any sample.\n"
+        );
+    }
+
     /// What is said of an application that took 10 s, and would take so long without another one.
     fn said(without_s: f64, charged_s: f64) -> String {
         let (without, charged_s) = ("b".into(), Some(charged_s));
         let gains = vec![Gain { without, with_s: 10.0, without_s, charged_s }];
         let doubts = vec![Doubt { without: "c".into(), why: "too little".into() }];
-        let why = Why { app: "a".into(), busy_s: 10.0, causes: Vec::new(), apps: Vec::new(), gains, doubts };
-        why.sentences()[1..].join("\n")
+        why(Vec::new(), gains, doubts).sentences()[1..].join("\n")
     }
 
     #[test]
@@ -243,12 +311,11 @@ mod tests {
             let part = |(name, seconds): &(&str, f64)| Part {
                 name: (*name).into(),
                 seconds: *seconds,
+                plus_minus_s: None,
                 percent: 10.0 * seconds,
             };
-            let (gains, doubts) = (Vec::new(), Vec::new());
             let apps = charged.iter().map(part).collect();
-            let why = Why { app: "a".into(), busy_s: 10.0, causes: Vec::new(), apps, gains, doubts };
-            why.sentences().remove(0)
+            why(apps, Vec::new(), Vec::new()).sentences().remove(0)
         };
         let said = first(&[("b", 4.0), ("a", 3.5), ("c", 3.3)]);
         assert!(said.ends_with(&format!("; b slowed it down most: {} of that, 40 %.", time(4e9))), "{said}");

@@ -251,9 +251,8 @@ pub(crate) struct MountArgs {
     #[arg(long, value_name = "ADDRESS", visible_alias = "metrics", help_heading = SEEN)]
     pub(crate) http: Option<metrics::Address>,
 
-    /// Keep accounts of who slows whom down: always (on), never (off), or from when `iogate why` asks until nobody has asked for ten
-    /// minutes (asked)
-    #[arg(long, value_name = "WHEN", default_value = "asked", value_parser = PossibleValuesParser::new(["on", "off", "asked"]), help_heading = SEEN)]
+    /// Keep accounts of who slows whom down, for `iogate why`: of samples of the time (sampled), of all of it (on), or none (off)
+    #[arg(long, value_name = "HOW", default_value = "sampled", value_parser = PossibleValuesParser::new(["sampled", "on", "off"]), help_heading = SEEN)]
     pub(crate) accounts: String,
 
     /// Stay in the foreground until the mount ends
@@ -363,7 +362,7 @@ pub(crate) struct LayoutArgs {
 /// `scheduler=auto` both are chosen from here on, by what the load is and what the storage charges, until something else is set.
 ///
 /// `policy=FILE` puts another policy in force (`iogate policy check FILE` explains it), `fair=user`, `job`, `app` or `group/user` an equal
-/// share for each, and `policy=none` takes it away. `accounts=on`, `off` or `asked` says whether the gate keeps accounts for `iogate why`.
+/// share for each, and `policy=none` takes it away. `accounts=sampled`, `on` or `off` says how the gate keeps accounts for `iogate why`.
 /// What is refused changes nothing.
 #[derive(Debug, Args)]
 pub(crate) struct SetArgs {

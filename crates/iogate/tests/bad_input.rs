@@ -20,6 +20,7 @@ const CASES: &[(i32, &str, &str)] = &[
     (2, "mount", "required arguments were not provided: <MOUNTPOINT>"),
     (2, "mount dir", "expected what to mount and where"),
     (2, "mount dir mnt --no-such-option", "unexpected argument '--no-such-option'"),
+    (2, "mount dir mnt --accounts asked", "asked"),
     (2, "mount dir mnt --depth 0", "'--depth <N>': expected 1 to 65536"),
     (2, "mount dir mnt --depth many", "'--depth <N>': expected a whole number"),
     (2, "mount dir mnt --queue 0", "expected 1 to 16777216"),
@@ -100,6 +101,7 @@ const CASES: &[(i32, &str, &str)] = &[
     (2, "why dir --counterfactual x --profile nowhere.toml", "profile nowhere.toml: "),
     (2, "why dir --counterfactual x --profile broken.toml", "profile broken.toml: not TOML"),
     (2, "why dir --counterfactual x --device nonesuch", "unknown device 'nonesuch'"),
+    (2, "why dir --for 0", "--for: expected more than no time"),
     (2, "why dir --device hdd", "--counterfactual <APP>"),
     // Policies.
     (2, "policy check", "<FILE>"),

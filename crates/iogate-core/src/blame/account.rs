@@ -95,6 +95,8 @@ pub struct Account {
     pub app: Option<AppId>,
     /// For how long it had requests in the gate.
     pub busy: Span,
+    /// Dispatches that have begun with a request of it, in samples or not.
+    pub dispatches: u64,
     /// That time by cause, as [`Cause::ALL`]; it sums to `busy`.
     pub causes: [Span; Cause::ALL.len()],
     /// That time by application, itself included, the largest first; `None`: all that are not told apart. The rest of `busy` is nobody's.
@@ -111,6 +113,7 @@ impl Account {
                 continue;
             };
             sum.busy += account.busy;
+            sum.dispatches += account.dispatches;
             sum.causes.iter_mut().zip(account.causes).for_each(|(sum, span)| *sum += span);
             for (app, span) in account.apps {
                 match sum.apps.iter_mut().find(|(of, _)| *of == app) {
@@ -168,6 +171,8 @@ pub(super) struct App {
     pub(super) busy: u64,
     /// Until when that is added up, by [`Clocks::total`].
     pub(super) at: i64,
+    /// How many dispatches have begun with a request of it.
+    pub(super) dispatches: u64,
     /// Where its last dispatch ended.
     end: u64,
     queue: u32,
@@ -193,6 +198,7 @@ impl App {
             clock: 0,
             busy: 0,
             at,
+            dispatches: 0,
             end: 0,
             queue: u32::MAX,
             app,
@@ -351,7 +357,7 @@ impl App {
 
     /// A dispatch has ended, or is as good as ended: what it spent on positioning is charged to who made that necessary, by the
     /// application's mean number of requests meanwhile.
-    pub(super) fn end_positioning(&mut self, clocks: &Clocks, begun: &Begun) {
+    pub(super) fn charge_positioning(&mut self, clocks: &Clocks, begun: &Begun) {
         let Some((total, own, net)) = begun.since.filter(|_| begun.positioning > 0) else { return };
         let (all, own, net) = (clocks.total - total, clocks.own - own, clocks.net - net);
         if all == 0 {
@@ -366,6 +372,15 @@ impl App {
         // By its weight in service the culprit has a part already.
         self.row[usize::from(begun.culprit)] += of(net);
         self.row[usize::from(self.column)] -= of(net);
+    }
+
+    /// What a dispatch that had to go back took is known now.
+    pub(super) fn learn_took(&mut self, clocks: &Clocks, begun: &Begun) {
+        let Some((total, own, _)) = begun.since.filter(|_| begun.positioning > 0) else { return };
+        if clocks.total - total + begun.earlier == 0 {
+            return;
+        }
+        let own = clocks.own - own + clocks.own_part(begun.earlier);
         let own = (own >> TOOK_BITS).min(u32::MAX.into()) as u64;
         let took = u64::from(self.took);
         self.took = if took == 0 { own } else { (took * 7 + own) / 8 } as u32;
@@ -391,6 +406,13 @@ impl App {
         self.row.iter_mut().zip(gone.row).for_each(|(sum, of)| *sum += of);
         self.causes.iter_mut().zip(gone.causes).for_each(|(sum, of)| *sum += of);
         self.busy += gone.busy;
+        self.dispatches += gone.dispatches;
+    }
+
+    /// It has nothing in the gate that is accounted from now on.
+    pub(super) fn empty(&mut self) {
+        self.counts = [0; Class::None as usize];
+        self.serving = 0;
     }
 
     /// Adds what the clocks show for the requests in the gate: the account is at its end then.
@@ -429,7 +451,7 @@ impl App {
             let part = span.as_nanos().min(left);
             (*span, left) = (Span::from_nanos(part), left - part);
         }
-        Account { app, busy: Span::from_nanos(self.busy), causes, apps }
+        Account { app, busy: Span::from_nanos(self.busy), dispatches: self.dispatches, causes, apps }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{COLUMNS, REST};
 use crate::sched::{Prices, WHOLE};
-use crate::time::Time;
+use crate::time::{Span, Time};
 
 /// A dispatch in service weighs so much.
 pub(super) const WHOLE_BITS: u32 = 16;
@@ -124,15 +124,31 @@ impl Clocks {
         };
     }
 
+    /// A span as integrals count it.
+    pub(super) fn ticks(span: Span) -> i64 {
+        (span.as_nanos().min(SPAN_MAX) << TIME_BITS) as i64
+    }
+
+    /// What a dispatch takes itself of such a span, with as many in service as now.
+    pub(super) fn own_part(&self, ticks: i64) -> i64 {
+        part(ticks, self.share.0 << WHOLE_BITS)
+    }
+
+    /// Nothing is in the gate from now on.
+    pub(super) fn empty(&mut self) {
+        self.weights = [0; COLUMNS + 1];
+        self.standing = Standing::Free;
+        self.set_in_service(0);
+    }
+
     /// Goes on to `now`.
     #[inline]
     pub(super) fn advance(&mut self, now: Time) {
-        let span = now.since(self.now).as_nanos().min(SPAN_MAX);
+        let span = Clocks::ticks(now.since(self.now));
         self.now = self.now.max(now);
         if span == 0 || self.total > TOTAL_MAX {
             return;
         }
-        let span = (span << TIME_BITS) as i64;
         self.total += span;
         let is_full = self.standing == Standing::Full && self.in_service > 0;
         match self.standing {

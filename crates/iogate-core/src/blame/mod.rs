@@ -15,6 +15,7 @@
 
 mod account;
 mod clocks;
+pub(crate) mod sampling;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -25,7 +26,9 @@ use alloc::vec::Vec;
 pub use self::account::{Account, Cause};
 use self::account::{App, Class, Counts};
 pub(crate) use self::clocks::Standing;
-use self::clocks::{Clocks, TIME_BITS, WHOLE_BITS};
+use self::clocks::{Clocks, WHOLE_BITS};
+use self::sampling::Presence;
+pub use self::sampling::{Accounting, PARTS, SAMPLE, Sampled, WINDOW};
 pub use self::window::window;
 use crate::hash::HashMap;
 use crate::queue::SlotId;
@@ -41,7 +44,6 @@ const REST: u8 = COLUMNS as u8;
 pub const APPS_MAX: usize = 1024;
 /// Who has nothing in the gate for so long gives up its column to somebody who needs one.
 const COLUMN_KEPT: Span = Span::from_secs(10);
-const COLUMN_KEPT_TICKS: i64 = (COLUMN_KEPT.as_nanos() << TIME_BITS) as i64;
 
 /// Where a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +68,9 @@ struct Entry {
 /// A dispatch in service.
 #[derive(Clone, Copy)]
 struct Begun {
+    at: Time,
+    /// For how long it was in service before it was accounted, as clocks count.
+    earlier: i64,
     /// Its first application, and how many of its requests go first.
     app: u16,
     requests: u32,
@@ -103,7 +108,11 @@ pub struct Page {
     pub at: Time,
     /// Since when they are kept.
     pub began: Time,
+    /// What part of the time they are of, and have to be [scaled](Sampled::scaled) by; `None`: of all of it.
+    pub sampled: Option<Sampled>,
     /// The accounts.
+    // The name is new where amounts may have to be scaled: who does not know of that cannot read them.
+    #[cfg_attr(feature = "serde", serde(rename = "amounts"))]
     pub accounts: Vec<Account>,
     /// What their applications are called.
     pub names: Vec<(AppId, String)>,
@@ -124,6 +133,10 @@ pub const PAGE_ACCOUNTS: u32 = 40;
 pub(crate) struct Blame {
     /// Since when there are any.
     began: Time,
+    how: Accounting,
+    /// Whether what happens is booked; it is not between samples.
+    is_open: bool,
+    presence: Presence,
     clocks: Clocks,
     /// The first is of all that have none of their own.
     apps: Vec<App>,
@@ -148,9 +161,12 @@ pub(crate) struct Blame {
 
 impl Blame {
     /// Nothing is in the gate.
-    pub(crate) fn new(now: Time, prices: &Prices) -> Blame {
+    pub(crate) fn new(now: Time, how: Accounting, prices: &Prices) -> Blame {
         Blame {
             began: now,
+            how,
+            is_open: true,
+            presence: Presence::default(),
             clocks: Clocks::new(now, prices),
             apps: [App::new(AppId::default(), 0)].into(),
             of_app: HashMap::default(),
@@ -170,10 +186,55 @@ impl Blame {
         self.jumps[op as usize]
     }
 
+    pub(crate) fn how(&self) -> Accounting {
+        self.how
+    }
+
+    fn is_sampled(&self) -> bool {
+        self.how == Accounting::Sampled
+    }
+
+    /// Something is in the gate from now on.
+    pub(crate) fn enters(&mut self, now: Time) {
+        self.presence.enters(now, self.is_open);
+    }
+
+    /// Nothing is in the gate from now on.
+    pub(crate) fn leaves(&mut self, now: Time) {
+        self.presence.leaves(now);
+    }
+
+    /// A sample begins: who has closed books is to [place](Blame::place) what is in the gate.
+    pub(crate) fn opens(&mut self, at: Time) {
+        self.is_open = true;
+        self.presence.opens(at);
+        self.clocks.now = at;
+    }
+
+    /// A sample ends, or so many that were all alike: to what was booked nothing is added by what is in the gate.
+    pub(crate) fn closes(&mut self, at: Time, samples: u64) {
+        self.advance(at);
+        self.book();
+        self.presence.closes(at, samples);
+        for app in self.apps.iter_mut().filter(|app| !app.is_idle()) {
+            app.settle(&self.clocks);
+            app.empty();
+        }
+        for entry in self.entries.drain(..).filter(|entry| entry.class == Class::Held) {
+            self.apps[usize::from(entry.app)].release(&self.clocks, entry.culprit);
+        }
+        for begun in &mut self.begun {
+            self.apps[usize::from(begun.app)].charge_positioning(&self.clocks, begun);
+            begun.since = None;
+        }
+        self.clocks.empty();
+        self.is_open = false;
+    }
+
     /// Goes on to `now`.
     #[inline]
     fn advance(&mut self, now: Time) {
-        if now > self.clocks.now {
+        if now > self.clocks.now && self.is_open {
             self.book();
             self.clocks.advance(now);
         }
@@ -254,28 +315,49 @@ impl Blame {
         }
     }
 
-    /// Requests go into service together.
-    pub(crate) fn begins(&mut self, now: Time, id: u32, range: &Range, parts: &[PartOf]) {
+    /// A dispatch goes into service, with this slot first: notes what is known of it between samples, too.
+    #[inline]
+    pub(crate) fn notes(&mut self, now: Time, id: u32, app: AppId, slot: SlotId, range: &Range) {
         self.advance(now);
-        let Some(first) = parts.first() else { return };
-        let index = self.entry(first.slot).app;
+        let entry = self.entry(slot);
+        let index = if entry.class == Class::None { self.open(app) } else { entry.app };
         self.give_column(index);
         let culprit = self.column_of(self.last);
         let this = &mut self.apps[usize::from(index)];
+        this.dispatches += 1;
         let goes_on = this.goes_on(range.queue, range.offset);
         this.remember(range.queue, range.end);
         // Alone it would have gone on where it was.
         let positioning = if goes_on && self.last != index { this.share_of(range.jump) } else { 0 };
+        let begun = Begun {
+            at: now,
+            earlier: 0,
+            app: index,
+            requests: 0,
+            positioning,
+            culprit,
+            since: None,
+            clock: 0,
+        };
+        if self.begun.len() <= id as usize {
+            self.begun.resize(id as usize + 1, begun);
+        }
+        self.begun[id as usize] = begun;
+        self.last = index;
+    }
+
+    /// What has been noted of a dispatch is accounted from now on.
+    pub(crate) fn begins(&mut self, now: Time, id: u32, parts: &[PartOf]) {
+        self.advance(now);
+        let (Some(first), Some(&noted)) = (parts.first(), self.begun.get(id as usize)) else { return };
+        let index = self.entry(first.slot).app;
         let of_first = |part: &&PartOf| self.entries[part.slot as usize].app == index;
         let requests = parts.iter().take_while(of_first).count() as u32;
         let clock = self.apps[usize::from(index)].clock_at(&self.clocks);
         let since = Some((self.clocks.total, self.clocks.own, self.clocks.net));
-        let begun = Begun { app: index, requests, positioning, culprit, since, clock };
-        if self.begun.len() <= id as usize {
-            self.begun.resize(id as usize + 1, Begun { since: None, ..begun });
-        }
+        let earlier = Clocks::ticks(now.since(noted.at));
+        let begun = Begun { app: index, requests, earlier, since, clock, ..noted };
         self.begun[id as usize] = begun;
-        self.last = index;
         self.weigh(&begun, parts, true);
         self.move_parts(parts, Class::Served);
     }
@@ -284,7 +366,9 @@ impl Blame {
     pub(crate) fn ends(&mut self, now: Time, id: u32, parts: &[PartOf]) {
         self.advance(now);
         let Some(&begun) = self.begun.get(id as usize) else { return };
-        self.apps[usize::from(begun.app)].end_positioning(&self.clocks, &begun);
+        let this = &mut self.apps[usize::from(begun.app)];
+        this.charge_positioning(&self.clocks, &begun);
+        this.learn_took(&self.clocks, &begun);
         self.weigh(&begun, parts, false);
         self.move_parts(parts, Class::None);
         self.begun[id as usize].since = None;
@@ -389,11 +473,13 @@ impl Blame {
     fn find_column(&mut self, index: u16) {
         self.book();
         let now = self.clocks.total;
+        // The clocks of samples are slower.
+        let kept = Clocks::ticks(COLUMN_KEPT) / if self.is_sampled() { PARTS as i64 } else { 1 };
         let away = |of: &Option<u16>| match of {
             None => Some(i64::MIN),
             Some(of) => {
                 let of = &self.apps[usize::from(*of)];
-                (of.is_idle() && now - of.at >= COLUMN_KEPT_TICKS).then_some(of.at)
+                (of.is_idle() && now - of.at >= kept).then_some(of.at)
             }
         };
         let free = self.columns.iter().zip(0u8..).filter_map(|(of, column)| Some((away(of)?, column)));
@@ -439,6 +525,7 @@ impl Blame {
         Page {
             at: now,
             began: self.began,
+            sampled: self.is_sampled().then(|| self.presence.sampled(now)),
             accounts: self.some(now, first..end),
             names: Vec::new(),
             next: (end < all).then_some(end as u32),
@@ -464,11 +551,11 @@ impl Blame {
         }
         for begun in &self.begun {
             if let Some(at) = at(begun.app) {
-                raw[at].end_positioning(&clocks, begun);
+                raw[at].charge_positioning(&clocks, begun);
             }
         }
         let names = self.columns.map(|of| of.map(|of| self.apps[usize::from(of)].app));
-        let known = which.zip(&raw).filter(|(_, app)| app.busy > 0);
+        let known = which.zip(&raw).filter(|(_, app)| app.busy > 0 || app.dispatches > 0);
         known.map(|(index, app)| app.account((index > 0).then_some(app.app), &names)).collect()
     }
 

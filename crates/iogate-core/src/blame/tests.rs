@@ -1,6 +1,7 @@
 //! The accounts against a reference that walks each instant and each request.
 
 mod examples;
+mod sampled;
 mod windows;
 
 use alloc::vec::Vec;
@@ -51,6 +52,7 @@ struct Naive {
     jumped: BTreeMap<u32, u64>,
     last: BTreeMap<u32, (u32, u64)>,
     last_app: u32,
+    dispatches: BTreeMap<u32, u64>,
 }
 
 const UNIT: i128 = 1 << 32;
@@ -162,6 +164,8 @@ impl Naive {
             self.requests.get_mut(slot).unwrap().class = Class::Served;
         }
         self.last_app = app;
+        self.busy.entry(app).or_default();
+        *self.dispatches.entry(app).or_default() += 1;
         self.going.insert(id, Going { slots, weights, app, requests, fraction, culprit, began, since });
     }
 
@@ -212,9 +216,15 @@ impl Naive {
                 *span = Span::from_nanos(span.as_nanos().min(left));
                 left -= span.as_nanos();
             }
-            Account { app: Some(AppId(*app)), busy: Span::from_nanos(*busy), causes: of, apps }
+            let dispatches = self.dispatches.get(app).copied().unwrap_or(0);
+            Account { app: Some(AppId(*app)), busy: Span::from_nanos(*busy), dispatches, causes: of, apps }
         };
-        let accounts = self.busy.iter().filter(|(_, busy)| **busy > 0).map(account).collect();
+        let accounts = self
+            .busy
+            .iter()
+            .filter(|(app, busy)| **busy > 0 || self.dispatches.contains_key(app))
+            .map(account)
+            .collect();
         (self.going, self.causes, self.rows) = (going, causes, rows);
         accounts
     }
@@ -236,7 +246,7 @@ struct Both {
 impl Both {
     fn new(prices: Prices) -> Both {
         let naive = Naive { prices, ..Naive::default() };
-        let blame = Blame::new(Time::ZERO, &prices);
+        let blame = Blame::new(Time::ZERO, Accounting::Exact, &prices);
         let seen = BTreeSet::new();
         Both { blame, naive, now: Time::ZERO, slots: 0, dispatches: 0, ends: [[0; 4]; 8], seen }
     }
@@ -268,7 +278,8 @@ impl Both {
         *end = range.end;
         let part = |slot: &SlotId| PartOf { slot: *slot, bytes: self.naive.requests[slot].bytes };
         let parts: Vec<PartOf> = slots.iter().map(part).collect();
-        self.blame.begins(self.now, self.dispatches, &range, &parts);
+        self.blame.notes(self.now, self.dispatches, AppId(app), slots[0], &range);
+        self.blame.begins(self.now, self.dispatches, &parts);
         self.naive.begin(self.dispatches, &range, slots);
         self.dispatches += 1;
     }

@@ -11,12 +11,14 @@ use crate::request::AppId;
 use crate::time::Span;
 
 /// What each application waited for between two looks at the accounts of one gate, in the order of the later one. Those that had nothing
-/// in the gate meanwhile are left out. As in an [`Account`], causes sum to the time, and so does the time by application but for what is
+/// in the gate meanwhile are left out; those of whom no sample knows have no time. As in an [`Account`], causes sum to the time, and so does the time by application but for what is
 /// nobody's.
 pub fn window(before: &[Account], after: &[Account]) -> Vec<Account> {
     let of = |accounts: &[Account], app: Option<AppId>| accounts.iter().find(|of| of.app == app).cloned();
-    let goes_on =
-        |before: &Account| after.iter().any(|after| after.app == before.app && after.busy >= before.busy);
+    let goes_on = |before: &Account| {
+        let is_more = |after: &Account| after.busy >= before.busy && after.dispatches >= before.dispatches;
+        after.iter().any(|after| after.app == before.app && is_more(after))
+    };
     // Who has given its account up is part of the others, with all that it had before.
     let given_up = before.iter().filter(|of| of.app.is_some() && !goes_on(of));
     let given_up = given_up.map(|of| Account { app: None, ..of.clone() });
@@ -28,7 +30,8 @@ pub fn window(before: &[Account], after: &[Account]) -> Vec<Account> {
             before.map_or_else(|| after.clone(), |before| after.since(&before))
         }
     };
-    after.iter().map(since).filter(|account| account.busy > Span::ZERO).collect()
+    let is_there = |account: &Account| account.busy > Span::ZERO || account.dispatches > 0;
+    after.iter().map(since).filter(is_there).collect()
 }
 
 impl Account {
@@ -70,6 +73,7 @@ impl Account {
             left = left - *span;
         }
         apps.retain(|(_, span)| *span > Span::ZERO);
-        Account { app: self.app, busy, causes, apps }
+        let dispatches = self.dispatches.saturating_sub(before.dispatches);
+        Account { app: self.app, busy, dispatches, causes, apps }
     }
 }

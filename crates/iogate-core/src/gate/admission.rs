@@ -397,20 +397,40 @@ impl Gate {
     }
 
     /// Of all classes.
-    pub(super) fn account_caps(&mut self, now: Time) {
+    fn account_caps(&mut self, now: Time) {
         if let (Some(blame), Some(admission)) = (&mut self.blame, &mut self.admission) {
             admission.arbiter.caps().for_each(|(app, is_capped)| blame.capped(now, app, is_capped));
             admission.arbiter.forget_toggled();
         }
     }
 
-    /// Classes whose cap is over by now wait for others since then, whether the gate was asked then or not.
+    /// Of those that wait, where accounts begin.
+    pub(super) fn account_deferred(&mut self, now: Time, waiting: &[SlotId]) {
+        let Some(admission) = &mut self.admission else { return };
+        admission.arbiter.forget_toggled();
+        let deferred = waiting.iter().map(|&slot| self.pending.slot(slot));
+        let mut classes: Vec<u16> =
+            deferred.filter(|slot| slot.state == State::Deferred).map(|slot| slot.class).collect();
+        classes.sort_unstable();
+        classes.dedup();
+        for id in classes {
+            self.account_cap(now, ClassId(id));
+        }
+    }
+
+    /// When the first of the caps is over that are by now.
     #[inline]
+    pub(super) fn cap_over(&self, now: Time) -> Option<Time> {
+        self.admission.as_ref()?.arbiter.first_over(now).map(|(at, _)| at)
+    }
+
+    /// Who waited for the first of them waits for others since then, whether the gate was asked then or not.
     pub(super) fn account_uncapped(&mut self, now: Time) {
-        if let (Some(blame), Some(admission)) = (&mut self.blame, &mut self.admission) {
-            while let Some((at, id)) = admission.arbiter.release_one(now) {
-                note_cap(blame, &mut admission.arbiter, at, id);
-            }
+        let Some(admission) = &mut self.admission else { return };
+        let Some((at, id)) = admission.arbiter.release_one(now) else { return };
+        match &mut self.blame {
+            Some(blame) => note_cap(blame, &mut admission.arbiter, at, id),
+            None => admission.arbiter.forget_toggled(),
         }
     }
 
@@ -426,9 +446,14 @@ impl Gate {
         let Some(admission) = &mut self.admission else { return };
         let mut charges = core::mem::take(&mut admission.charges);
         self.service.charges(now, id, &self.pending, &mut charges);
-        for Charge { class, served } in charges.drain(..) {
+        for &Charge { class, served } in &charges {
             admission.arbiter.completed(now, ClassId(class), served);
         }
-        admission.charges = charges;
+        for Charge { class, .. } in charges.drain(..) {
+            self.account_cap(now, ClassId(class));
+        }
+        if let Some(admission) = &mut self.admission {
+            admission.charges = charges;
+        }
     }
 }

@@ -9,6 +9,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use self::accounts::Rest;
 use self::admission::Admission;
 pub use self::present::Present;
 use self::service::Service;
@@ -163,8 +164,12 @@ pub struct Gate {
     released: Vec<SlotId>,
     /// The policy, if there is one, and the requests that it defers.
     admission: Option<Box<Admission>>,
-    /// The accounts of who slows whom down, if they are kept.
+    /// The accounts of who slows whom down, if what happens now is accounted.
     pub(crate) blame: Option<Box<Blame>>,
+    /// Accounts of samples, while none is taken, and when a sample begins or ends: never, if all is accounted.
+    sampled: Option<Box<Blame>>,
+    edge: Time,
+    rest: Rest,
 }
 
 impl Gate {
@@ -198,6 +203,9 @@ impl Gate {
             released: Vec::new(),
             admission: None,
             blame: None,
+            sampled: None,
+            edge: Time::MAX,
+            rest: Rest::default(),
         })
     }
 
@@ -236,6 +244,9 @@ impl Gate {
             self.pending.stats.rejected_full += 1;
             return Err(Rejected::Full { max: self.config.queue_max });
         }
+        if self.pending.len == 0 {
+            self.account_entry(now);
+        }
         let file = self.pending.open(request.file);
         let (mut offset, end) = (request.offset, request.end());
         while offset < end {
@@ -273,7 +284,7 @@ impl Gate {
             Pick::Dispatch => {
                 self.end_wait(now);
                 let dispatch = self.service.begin(now, &mut self.pending);
-                self.account_dispatch(now, &dispatch);
+                self.account_dispatch(now, dispatch.id);
                 Decision::Dispatch(dispatch)
             }
             Pick::WaitUntil(until, reason) => {
@@ -322,6 +333,9 @@ impl Gate {
             }
         }
         self.released = released;
+        if self.pending.len == 0 {
+            self.account_exit(now);
+        }
     }
 
     /// Changes the algorithm or its parameters, live: nothing is lost, nothing served twice. What is in service stays
@@ -409,9 +423,7 @@ impl Gate {
     /// are none.
     pub fn set_prices(&mut self, prices: Prices) {
         self.pending.prices = prices;
-        if let Some(blame) = &mut self.blame {
-            blame.set_prices(self.now, &prices);
-        }
+        self.account_prices(&prices);
         if let Some(admission) = &mut self.admission {
             admission.set_prices(&prices);
         }
@@ -434,12 +446,14 @@ impl Gate {
             + self.service.allocated_bytes()
             + self.scheduler.allocated_bytes()
             + admission
-            + self.blame.as_ref().map_or(0, |blame| blame.allocated_bytes())
+            + self.accounts_bytes()
     }
 
     fn advance(&mut self, now: Time) -> Time {
         self.now = self.now.max(now);
-        self.account_uncapped(self.now);
+        if self.edge < Time::MAX || self.blame.is_some() {
+            self.account_until(self.now);
+        }
         self.now
     }
 

@@ -141,6 +141,12 @@ impl Service {
         records.map(|(_, id)| DispatchId(id))
     }
 
+    /// A dispatch's first slot, file, operation, and where it begins and ends.
+    pub(super) fn range(&self, id: DispatchId) -> (SlotId, u32, Op, [u64; 2]) {
+        let Record { first, file, op, offset, end, .. } = *self.record(id);
+        (first, file, op, [offset, end])
+    }
+
     pub(super) fn op(&self, id: DispatchId) -> Op {
         self.record(id).op
     }

@@ -306,9 +306,14 @@ impl Arbiter {
         (self.classes[id.index()].app, self.is_held_back(id))
     }
 
-    /// Of those that wait for their cap, the first for which it is over by then does so no more. Returns when that was, and which.
+    /// Of those that wait for their cap, the first for which it is over by then: when that was, and which.
+    pub(crate) fn first_over(&self, now: Time) -> Option<(Time, ClassId)> {
+        self.capped.first().filter(|(_, at, _)| *at <= now).map(|(_, at, id)| (*at, *id))
+    }
+
+    /// That one waits for it no more.
     pub(crate) fn release_one(&mut self, now: Time) -> Option<(Time, ClassId)> {
-        let (_, at, id) = *self.capped.first().filter(|(_, at, _)| *at <= now)?;
+        let (at, id) = self.first_over(now)?;
         self.rank(at, id);
         debug_assert!(self.capped.first().is_none_or(|first| (first.1, first.2) != (at, id)), "it conforms");
         Some((at, id))

@@ -483,7 +483,8 @@ record! {
 
 record! {
     /// Reads who slows whom down at the gate of the session's export. Answered with JSON as payload: a [`Page`](crate::blame::Page), or
-    /// `null` if the gate keeps no accounts.
+    /// `null` if the gate keeps no accounts. Where it says what is `sampled`, amounts are those of samples, to be multiplied by
+    /// `occupied / sampled`.
     ReadAccounts {
         /// The first account that is asked for; 0 first, then as the answer before says.
         from: u32,

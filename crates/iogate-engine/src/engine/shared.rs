@@ -9,7 +9,6 @@ use iogate_core::recording::Recordings;
 use iogate_core::{Decision, Dispatch, Gate, Rejected, Request, RequestId, Span, Time};
 
 use super::abort::AbortOnUnwind;
-use super::accounts::Keeping;
 use super::choosing::{Choosing, Thinking};
 use super::entitled::InForce;
 use super::flight::{self, Flight, Flights, Share, Step};
@@ -59,8 +58,6 @@ pub(super) struct State {
     /// lock is held anyway.
     pub(super) seen: Option<Box<Features>>,
     pub(super) recordings: Recordings,
-    /// Whether accounts are kept.
-    pub(super) keeping: Keeping,
     /// What chooses the scheduler is told of all that comes and completes, if there is something that does.
     pub(super) choosing: Choosing,
     pub(super) thinking: Thinking,
@@ -76,7 +73,6 @@ pub(super) struct State {
 impl State {
     /// Asks the gate until it says to wait. Returns the time of a wake-up that has to be arranged.
     pub(super) fn drain(&mut self, now: Time, list: &mut List) -> Option<Time> {
-        self.end_accounts(now);
         if let Some(lack) = &self.lack
             && self.gate.take_lack()
         {
@@ -128,7 +124,6 @@ impl Shared {
             gate,
             seen: None,
             recordings: Recordings::default(),
-            keeping: Keeping::default(),
             choosing: Choosing::default(),
             thinking: Thinking::default(),
             table: Table::default(),

@@ -324,6 +324,9 @@ fn accounts_are_told_where_they_are_kept() {
     // They go on when they are begun again, and are forgotten when they end.
     assert_eq!((set(b"accounts=on"), asked(0).unwrap().accounts.len()), (0, 1));
     assert_eq!((set(b"accounts=none"), asked(0).unwrap().accounts.len()), (libc::EINVAL, 1));
+    // Others are begun anew.
+    assert_eq!((set(b"accounts=sampled"), asked(0).unwrap().accounts.len()), (0, 0));
+    assert!(asked(0).unwrap().sampled.is_some());
     assert_eq!((set(b"accounts=off"), asked(0)), (0, None));
 }
 

@@ -1,6 +1,6 @@
 //! What each application of a mix gains without another one, and what the accounts of a gate say of that.
 
-use iogate_core::blame::Account;
+use iogate_core::blame::{Account, Accounting};
 use iogate_core::sched::Prices;
 use iogate_core::{AppId, Time};
 
@@ -60,7 +60,7 @@ pub fn pairs(mix: &Mix, known: Known) -> Vec<Pair> {
     let mut is_on = false;
     let base = run_with(mix, &fifo(), None, u64::MAX, |_, gate, _| {
         if !std::mem::replace(&mut is_on, true) {
-            gate.set_accounting(Time::ZERO, Some(&prices));
+            gate.set_accounting(Time::ZERO, Some((Accounting::Exact, &prices)));
         }
     });
     let apps = 1..=mix.apps();

@@ -18,6 +18,7 @@ pub mod kept;
 pub mod mix;
 pub mod phases;
 pub mod run;
+pub mod sampling;
 pub mod storage;
 pub mod train;
 pub mod without;

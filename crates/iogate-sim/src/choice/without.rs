@@ -1,7 +1,7 @@
 //! What is said of a recording without one of its applications, against mixes that are carried out without that one.
 
 use iogate_core::auto::without::{Counterfactual, Doubt, Gain, Known, Recording};
-use iogate_core::blame::{Account, window};
+use iogate_core::blame::{Account, Accounting, window};
 use iogate_core::recording::Event;
 use iogate_core::sched::Prices;
 use iogate_core::{AppId, Span, Time};
@@ -130,7 +130,7 @@ impl Seen {
         let prices = Prices::default();
         let Ran { events, accounts, completions, .. } = run_recorded(mix, &fifo(), most, |now, gate, _| {
             if !std::mem::replace(&mut is_on, true) {
-                gate.set_accounting(Time::ZERO, Some(&prices));
+                gate.set_accounting(Time::ZERO, Some((Accounting::Exact, &prices)));
             }
             if now >= from && before.is_none() {
                 before = gate.accounts(now);

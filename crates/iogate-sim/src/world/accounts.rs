@@ -1,6 +1,6 @@
 //! Accounts of who slows whom down at the servers.
 
-use iogate_core::blame::Account;
+use iogate_core::blame::{Account, Accounting};
 use iogate_core::profile::measure;
 use iogate_core::sched::Prices;
 
@@ -27,7 +27,7 @@ pub fn simulate_with_accounts(scenario: &Scenario, seed: u64) -> Result<(RunResu
     for node in &mut world.nodes[first..] {
         let now = node.clock_at(begin);
         if let Some(gate) = &mut node.gate {
-            gate.set_accounting(now, Some(&prices));
+            gate.set_accounting(now, Some((Accounting::Exact, &prices)));
         }
     }
     let cut_off = world.run(iogate_core::Time::ZERO + scenario.time_max)?;

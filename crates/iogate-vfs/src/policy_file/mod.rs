@@ -142,7 +142,7 @@ impl Shares {
 }
 
 /// Changes settings of a gate by a text: `policy=` and the text of a policy, `policy=none`, `fair=user` (or what else [`FAIR`] has),
-/// `accounts=on` (`off`, `asked`), or what [`Engine::set`] takes. The error is for people, and what was in force stays.
+/// `accounts=sampled` (`on`, `off`), or what [`Engine::set`] takes. The error is for people, and what was in force stays.
 pub fn set(engine: &Engine, text: &str, node: u32, system: &dyn System) -> Result<(), String> {
     if let Some(policy) = text.strip_prefix("policy=") {
         if policy == "none" {
@@ -159,7 +159,7 @@ pub fn set(engine: &Engine, text: &str, node: u32, system: &dyn System) -> Resul
     if let Some(kept) = text.strip_prefix("accounts=") {
         let accounts = Accounts::by_name(kept);
         engine.keep_accounts(
-            accounts.ok_or_else(|| format!("accounts: expected on, off or asked, found {kept}"))?,
+            accounts.ok_or_else(|| format!("accounts: expected sampled, on or off, found {kept}"))?,
         );
         return Ok(());
     }

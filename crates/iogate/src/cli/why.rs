@@ -8,9 +8,9 @@ use super::{ScenarioChoice, Time};
 
 /// Say who slows an application down, by how much, and what to do
 ///
-/// Of a mount or a server that is up: what its gate sees in the next seconds, or has seen since its accounts began. Of a scenario: the run
+/// Of a mount or a server that is up: what its gate has seen since its accounts began, or sees in the time to come. Of a scenario: the run
 /// of the first seed, of each point, at the gates of the servers. Each instant in which an application has requests in a gate is divided
-/// by cause and by application (docs/why.md).
+/// by cause and by application; a mount or a server looks at samples of the time, unless it is told otherwise (docs/why.md).
 #[derive(Debug, Args)]
 #[command(mut_arg("scenario", |arg| arg
     .value_name("MOUNTPOINT|ADDRESS|SCENARIO")
@@ -31,21 +31,17 @@ pub(crate) struct WhyArgs {
     #[arg(long = "job", value_name = "JOB")]
     pub(crate) jobs: Vec<String>,
 
-    /// Look at a mount or a server for so long [default: 5s]
-    #[arg(long = "for", value_name = "TIME", conflicts_with = "total")]
+    /// Look at a mount or a server for so long from now on, not at all that has been since its accounts began
+    #[arg(long = "for", value_name = "TIME")]
     pub(crate) duration: Option<Time>,
-
-    /// Of a mount or a server: all the time since its accounts began, and do not wait
-    #[arg(long)]
-    pub(crate) total: bool,
 
     /// Of a server: which export's gate, if not the first one's
     #[arg(long, value_name = "NAME")]
     pub(crate) export: Option<String>,
 
     /// Say what the others would gain without this application; may be given several times. A scenario is run again without it; of a mount
-    /// or a server, what it does meanwhile is recorded, and simulated with and without it
-    #[arg(long = "counterfactual", value_name = "APP", conflicts_with = "total")]
+    /// or a server, what it does for 5 s, or as long as --for says, is recorded, and simulated with and without it
+    #[arg(long = "counterfactual", value_name = "APP")]
     pub(crate) without: Vec<String>,
 
     /// For --counterfactual of a mount or a server: what its storage charges, as `iogate profile` has measured it; without it only what is

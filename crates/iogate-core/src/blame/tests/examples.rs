@@ -26,7 +26,7 @@ impl Example {
         let scheduler = SchedulerConfig::new(kind);
         let config = GateConfig { scheduler, queue_max: 100, depth, layout: Layout::SINGLE };
         let mut gate = Gate::new(&config).unwrap();
-        gate.set_accounting(Time::ZERO, Some(&Prices::default()));
+        gate.set_accounting(Time::ZERO, Some((Accounting::Exact, &Prices::default())));
         Example { gate, count: 0 }
     }
 
@@ -203,7 +203,7 @@ fn accounts_can_begin_in_the_middle_and_switching_changes_nothing() {
     gate.submit(0, 2, 2, 0);
     gate.submit(0, 3, 1, 0);
     assert_eq!(gate.next(0), None);
-    gate.gate.set_accounting(Example::at(5), Some(&Prices::default()));
+    gate.gate.set_accounting(Example::at(5), Some((Accounting::Exact, &Prices::default())));
     assert_eq!(gate.next(5), None);
     gate.gate.switch(Example::at(7), &SchedulerConfig::new(SchedulerKind::Sjf));
     gate.complete(10, first);

@@ -31,7 +31,7 @@ pub(crate) struct Gate {
 impl Default for Gate {
     fn default() -> Gate {
         let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
-        Gate { scheduler, auto: true, depth: 16, queue: 65_536, accounts: Accounts::Asked, shares: None }
+        Gate { scheduler, auto: true, depth: 16, queue: 65_536, accounts: Accounts::Sampled, shares: None }
     }
 }
 
@@ -79,7 +79,7 @@ impl TryFrom<BTreeMap<String, toml::Value>> for Gate {
                 .ok_or_else(|| format!("{name}: expected a number from 1 to {most}, found {given}"))?;
         }
         if let Some(given) = table.remove("accounts") {
-            let expected = || format!("accounts: expected \"on\", \"off\" or \"asked\", found {given}");
+            let expected = || format!("accounts: expected \"sampled\", \"on\" or \"off\", found {given}");
             gate.accounts = given.as_str().and_then(Accounts::by_name).ok_or_else(expected)?;
         }
         if let Some(given) = table.remove("fair") {

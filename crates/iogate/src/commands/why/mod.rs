@@ -95,7 +95,6 @@ fn refuse_others(args: &WhyArgs, is_place: bool) -> Result<(), Failure> {
         ("--user", !args.users.is_empty()),
         ("--job", !args.jobs.is_empty()),
         ("--for", args.duration.is_some()),
-        ("--total", args.total),
         ("--export", args.export.is_some()),
         ("--profile", args.profile.is_some()),
         ("--device", args.device.is_some()),

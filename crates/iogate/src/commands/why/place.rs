@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use iogate_core::blame::{Account, Page, window};
+use iogate_core::blame::{Account, Page, Sampled, window};
 use iogate_core::{AppId, Span, Time};
 use iogate_net::ThisSystem;
 use iogate_net::client::Client;
@@ -24,8 +24,8 @@ use crate::commands::control::{PATIENCE, Place, unanswered};
 use crate::commands::serve::ask;
 use crate::failure::Failure;
 
-/// How long a gate is looked at, if nothing is said.
-const LOOK: Duration = Duration::from_secs(5);
+/// How long a gate is recorded, if nothing is said.
+const RECORDED: Duration = Duration::from_secs(5);
 /// Applications that a terminal is told of, unless some are named.
 const SHOWN_MAX: usize = 6;
 
@@ -38,6 +38,9 @@ pub(super) struct AtPlace {
     seconds: f64,
     /// Whether that is all the time since the accounts began.
     total: bool,
+    /// From how many samples amounts are known; all of the time, if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    samples: Option<u64>,
     apps: Vec<Why>,
     /// Whether all are to be told of.
     #[serde(skip)]
@@ -45,13 +48,13 @@ pub(super) struct AtPlace {
 }
 
 pub(super) fn look(args: &WhyArgs, place: &Place) -> Result<AtPlace, Failure> {
+    let pause = pause(args)?;
     let source = Source::open(place, args)?;
     let storage = super::counterfactual::storage(args)?;
     let mut looked = source.accounts()?;
     let mut recorded = None;
-    if !args.total {
+    if let Some(pause) = pause {
         let before = looked;
-        let pause = pause(args)?;
         if io::stderr().is_terminal() {
             eprintln!("looking at {source} for {}", units::time(pause.as_nanos() as f64));
         }
@@ -63,7 +66,8 @@ pub(super) fn look(args: &WhyArgs, place: &Place) -> Result<AtPlace, Failure> {
     }
     let apps = looked.chosen(args)?;
     let name = |id: u32| looked.name(AppId(id));
-    let mut apps: Vec<Why> = apps.into_iter().map(|account| Why::new(account, name)).collect();
+    let sampled = looked.sampled.as_ref();
+    let mut apps: Vec<Why> = apps.into_iter().map(|account| Why::new(account, sampled, name)).collect();
     if let Some(recorded) = recorded {
         let mut without = Vec::new();
         for app in &args.without {
@@ -77,25 +81,28 @@ pub(super) fn look(args: &WhyArgs, place: &Place) -> Result<AtPlace, Failure> {
     Ok(AtPlace {
         place: args.scenario.scenario.display().to_string(),
         seconds: looked.span().as_secs_f64(),
-        total: args.total,
+        total: pause.is_none(),
+        samples: sampled.map(|sampled| sampled.samples),
         apps,
         is_asked,
     })
 }
 
-fn pause(args: &WhyArgs) -> Result<Duration, Failure> {
+/// How long the gate is looked at; `None`: what has been since the accounts began is asked for.
+fn pause(args: &WhyArgs) -> Result<Option<Duration>, Failure> {
     match args.duration {
-        None => Ok(LOOK),
-        Some(time) if time.0 > Duration::ZERO => Ok(time.0),
+        None => Ok((!args.without.is_empty()).then_some(RECORDED)),
+        Some(time) if time.0 > Duration::ZERO => Ok(Some(time.0)),
         Some(_) => Err(Failure::usage(anyhow!("--for: expected more than no time"))
-            .hint("--total is all the time since the accounts began")),
+            .hint("without it, it is all the time since the accounts began")),
     }
 }
 
 impl Answer for AtPlace {
     fn title(&self) -> String {
         let since = if self.total { ", since the accounts began" } else { "" };
-        format!("{}: {}{since}", self.place, units::time(self.seconds * 1e9))
+        let samples = self.samples.map_or_else(String::new, |samples| format!(", from {samples} samples"));
+        format!("{}: {}{since}{samples}", self.place, units::time(self.seconds * 1e9))
     }
 
     fn apps(&self) -> &[Why] {
@@ -106,9 +113,7 @@ impl Answer for AtPlace {
         let mut out = self.title() + "\n";
         if self.apps.is_empty() {
             out += match self.total {
-                true => {
-                    "No application has had requests in the gate yet. The accounts may have begun just now: ask again.\n"
-                }
+                true => "No application has had requests in the gate yet.\n",
                 false => "No application had requests in the gate.\n",
             };
         }
@@ -167,13 +172,13 @@ impl<'a> Source<'a> {
                 Source::Server(address, _) => address.display().to_string(),
             };
             Failure::failed(anyhow!("{self} keeps no accounts"))
-                .hint(format!("`iogate set {begins} accounts=on` begins them"))
+                .hint(format!("`iogate set {begins} accounts=sampled` begins them"))
         })
     }
 
     /// All that it says now.
     fn accounts(&self) -> Result<Accounts, Failure> {
-        let Page { at, began, mut accounts, names, mut next } = self.page(0)?;
+        let Page { at, began, sampled, mut accounts, names, mut next } = self.page(0)?;
         let mut names: HashMap<AppId, String> = names.into_iter().collect();
         while let Some(from) = next {
             let page = self.page(from)?;
@@ -185,7 +190,7 @@ impl<'a> Source<'a> {
             // A gate that does not go on would be asked for ever.
             next = page.next.filter(|next| *next > from);
         }
-        Ok(Accounts { at, began, since: began, accounts, names })
+        Ok(Accounts { at, began, since: began, sampled, accounts, names })
     }
 
     fn restarted(&self) -> Failure {
@@ -198,6 +203,7 @@ struct Accounts {
     at: Time,
     began: Time,
     since: Time,
+    sampled: Option<Sampled>,
     accounts: Vec<Account>,
     names: HashMap<AppId, String>,
 }
@@ -212,6 +218,8 @@ impl Accounts {
             self.names.entry(app).or_insert(name);
         }
         self.accounts = window(&before.accounts, &self.accounts);
+        let sampled = |(now, before): (Sampled, Sampled)| now.since(&before);
+        self.sampled = self.sampled.zip(before.sampled).map(sampled);
         Ok(Accounts { since: before.at, ..self })
     }
 
@@ -268,10 +276,16 @@ mod tests {
     fn the_largest_page_fits_64_kib() {
         let apps = (0..18).map(|_| (Some(AppId(u32::MAX)), Span::MAX)).collect();
         let (app, causes) = (Some(AppId(u32::MAX)), [Span::MAX; Cause::ALL.len()]);
-        let account = Account { app, busy: Span::MAX, causes, apps };
+        let account = Account { app, busy: Span::MAX, dispatches: u64::MAX, causes, apps };
         let page = Page {
             at: Time::MAX,
             began: Time::MAX,
+            sampled: Some(Sampled {
+                occupied: Span::MAX,
+                sampled: Span::MAX,
+                samples: u64::MAX,
+                squares: u64::MAX,
+            }),
             accounts: vec![account; PAGE_ACCOUNTS as usize],
             // What is escaped takes six bytes.
             names: vec![(AppId(u32::MAX), "\u{1}".repeat(100)); PAGE_ACCOUNTS as usize],
