@@ -158,8 +158,6 @@ fn overlap(one: &Range<u64>, other: &Range<u64>) -> Option<Range<u64>> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     type Coherence = super::Coherence<&'static str>;
 
     fn write_back(coherence: &Coherence, start: u64, bytes: &mut [u8]) {
