@@ -20,6 +20,8 @@ use iogate_fuse::{CacheMode, MountOptions, Transport};
 
 /// Longer than anything takes that is not stuck, on a busy machine, too.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long something is stuck if nobody lets it go, as the test has failed.
+const STUCK_MAX: Duration = Duration::from_secs(90);
 
 /// A directory whose transfers get stuck, or fail, or whose opens get stuck.
 struct Troubled {
@@ -44,7 +46,8 @@ impl Troubled {
 
     fn wait_while(&self, is_stuck: &AtomicBool) {
         self.stuck.fetch_add(1, Ordering::Relaxed);
-        while is_stuck.load(Ordering::Relaxed) {
+        let begin = Instant::now();
+        while is_stuck.load(Ordering::Relaxed) && begin.elapsed() < STUCK_MAX {
             std::thread::sleep(Duration::from_millis(1));
         }
         self.stuck.fetch_sub(1, Ordering::Relaxed);
