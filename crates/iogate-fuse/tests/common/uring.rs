@@ -1,5 +1,5 @@
-//! The kernel's switch for FUSE over io_uring. It is the machine's: a test has it on for as long as it mounts, and a mount keeps what it began
-//! with.
+//! The kernel's switch for FUSE over io_uring. It is the machine's: a test has it on for as long as it mounts, and a mount keeps what it
+//! began with.
 
 use std::fs::File;
 
