@@ -12,22 +12,27 @@
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What is to be done when a write may start.
-type Start = Box<dyn FnOnce() + Send>;
+use crate::data::Submission;
 
-/// The cached pages of a file and the writes to it. The lock is held for a few comparisons, and for copying what overlaps.
-#[derive(Default)]
-pub(crate) struct Coherence {
-    state: Mutex<State>,
+/// The cached pages of a file and the writes to it, each of which is started by submitting an `S`. The lock is held for a few
+/// comparisons, and for copying what overlaps.
+pub(crate) struct Coherence<S = Submission> {
+    state: Mutex<State<S>>,
 }
 
-#[derive(Default)]
-struct State {
+struct State<S> {
     /// What the kernel may have cached since the file was looked up, as one range.
     cached: Range<u64>,
     /// Direct writes, in the order in which they came.
-    writes: Vec<Write>,
+    writes: Vec<Write<S>>,
     write_backs: Vec<Underway>,
+}
+
+impl<S> Default for Coherence<S> {
+    fn default() -> Coherence<S> {
+        let state = State { cached: 0..0, writes: Vec::new(), write_backs: Vec::new() };
+        Coherence { state: Mutex::new(state) }
+    }
 }
 
 /// A transfer, known by its memory, which it has to itself for as long as it is underway.
@@ -40,15 +45,15 @@ struct Underway {
 // SAFETY: the memory belongs to the transfer, and is only read here, under the lock.
 unsafe impl Send for Underway {}
 
-struct Write {
+struct Write<S> {
     underway: Underway,
     /// The write-backs that it waits for.
     behind: Vec<Underway>,
-    start: Option<Start>,
+    waiting: Option<S>,
 }
 
-impl Coherence {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl<S> Coherence<S> {
+    fn lock(&self) -> MutexGuard<'_, State<S>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -67,23 +72,15 @@ impl Coherence {
     }
 
     /// Takes down a direct write, from memory that is valid until [`Coherence::carried_out`] has returned false or
-    /// [`Coherence::end_write`] is called. Gives `start` back where it need not wait for a write-back.
-    pub(crate) fn begin_write<S: FnOnce() + Send + 'static>(
-        &self,
-        range: Range<u64>,
-        memory: *const u8,
-        start: S,
-    ) -> Option<S> {
+    /// [`Coherence::end_write`] is called. Gives `write` back where it need not wait for a write-back.
+    pub(crate) fn begin_write(&self, range: Range<u64>, memory: *const u8, write: S) -> Option<S> {
         let mut state = self.lock();
         let overlapping = |other: &&Underway| overlap(&other.range, &range).is_some();
         let behind: Vec<Underway> = state.write_backs.iter().filter(overlapping).cloned().collect();
         let underway = Underway { range, memory };
-        let (waiting, start): (Option<Start>, _) = match behind.is_empty() {
-            true => (None, Some(start)),
-            false => (Some(Box::new(start)), None),
-        };
-        state.writes.push(Write { underway, behind, start: waiting });
-        start
+        let (waiting, write) = if behind.is_empty() { (None, Some(write)) } else { (Some(write), None) };
+        state.writes.push(Write { underway, behind, waiting });
+        write
     }
 
     /// To be called when a direct write has been carried out. Says whether the kernel has to drop the pages of its range, and
@@ -128,27 +125,27 @@ impl Coherence {
     }
 
     /// Forgets a write-back that has been carried out; returns what has waited for it and may start now.
-    pub(crate) fn end_write_back(&self, memory: *const u8) -> Vec<Start> {
+    pub(crate) fn end_write_back(&self, memory: *const u8) -> Vec<S> {
         let mut state = self.lock();
         state.write_backs.retain(|write_back| write_back.memory != memory);
         let mut ready = Vec::new();
         for write in &mut state.writes {
             write.behind.retain(|write_back| write_back.memory != memory);
             if write.behind.is_empty() {
-                ready.extend(write.start.take());
+                ready.extend(write.waiting.take());
             }
         }
         ready
     }
 }
 
-impl State {
+impl<S> State<S> {
     fn position(&self, memory: *const u8) -> Option<usize> {
         self.writes.iter().position(|write| write.underway.memory == memory)
     }
 }
 
-impl std::fmt::Debug for Coherence {
+impl<S> std::fmt::Debug for Coherence<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Coherence").finish_non_exhaustive()
     }
@@ -161,12 +158,7 @@ fn overlap(one: &Range<u64>, other: &Range<u64>) -> Option<Range<u64>> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicU32, Ordering};
-
-    use super::*;
-
-    const NEVER: fn() = || unreachable!("not called");
+    type Coherence = super::Coherence<&'static str>;
 
     fn write_back(coherence: &Coherence, start: u64, bytes: &mut [u8]) {
         let range = start..start + bytes.len() as u64;
@@ -178,9 +170,9 @@ mod tests {
     fn a_write_back_carries_the_bytes_of_the_writes_underway() {
         let coherence = Coherence::default();
         let (first, second, elsewhere) = ([1; 4], [2; 4], [3; 4]);
-        assert!(coherence.begin_write(102..106, first.as_ptr(), NEVER).is_some());
-        assert!(coherence.begin_write(104..108, second.as_ptr(), NEVER).is_some());
-        assert!(coherence.begin_write(200..204, elsewhere.as_ptr(), NEVER).is_some());
+        assert!(coherence.begin_write(102..106, first.as_ptr(), "write").is_some());
+        assert!(coherence.begin_write(104..108, second.as_ptr(), "write").is_some());
+        assert!(coherence.begin_write(200..204, elsewhere.as_ptr(), "write").is_some());
         let mut page = [0; 10];
         write_back(&coherence, 100, &mut page);
         assert_eq!(page, [0, 0, 1, 1, 2, 2, 2, 2, 0, 0]);
@@ -200,7 +192,7 @@ mod tests {
             [(0..8, false), (8188..8196, true), (12288..12296, true), (20480..20488, false)]
         {
             assert_eq!(coherence.may_be_cached(&range), drop_pages);
-            assert!(coherence.begin_write(range, bytes.as_ptr(), NEVER).is_some());
+            assert!(coherence.begin_write(range, bytes.as_ptr(), "write").is_some());
             assert_eq!(coherence.carried_out(bytes.as_ptr()), drop_pages);
             // Until the pages are dropped, what is written back must not undo the write.
             let mut page = [0; 20488];
@@ -214,26 +206,16 @@ mod tests {
     #[test]
     fn a_write_waits_for_the_write_backs_before_it() {
         let coherence = Coherence::default();
-        let started = Arc::new(AtomicU32::new(0));
         let (mut one, mut other, mut later) = ([0; 8], [0; 8], [0; 16]);
         write_back(&coherence, 0, &mut one);
         write_back(&coherence, 8, &mut other);
         let (across, beside) = ([1; 4], [2; 4]);
-        let start = {
-            let started = started.clone();
-            move || {
-                started.fetch_add(1, Ordering::Relaxed);
-            }
-        };
-        assert!(coherence.begin_write(6..10, across.as_ptr(), start).is_none());
-        assert!(coherence.begin_write(16..20, beside.as_ptr(), NEVER).is_some());
+        assert!(coherence.begin_write(6..10, across.as_ptr(), "across").is_none());
+        assert!(coherence.begin_write(16..20, beside.as_ptr(), "write").is_some());
         write_back(&coherence, 0, &mut later);
         assert_eq!(later[5..11], [0, 1, 1, 1, 1, 0], "also of one that waits");
         assert!(coherence.end_write_back(other.as_ptr()).is_empty());
         assert!(coherence.end_write_back(later.as_ptr()).is_empty(), "that one came behind the write");
-        let ready = coherence.end_write_back(one.as_ptr());
-        assert_eq!((ready.len(), started.load(Ordering::Relaxed)), (1, 0));
-        ready.into_iter().for_each(|start| start());
-        assert_eq!(started.load(Ordering::Relaxed), 1);
+        assert_eq!(coherence.end_write_back(one.as_ptr()), ["across"]);
     }
 }

@@ -19,6 +19,9 @@ use crate::file_system::{Agreed, Opened, errno_of};
 use crate::notify::Notifier;
 use crate::session::Session;
 
+/// What the gate is given of a read or a write.
+pub(crate) type Submission = (Transfer, Completion);
+
 /// A read or a write that is ready to be submitted.
 pub(crate) struct Data {
     file: Arc<dyn Opened>,
@@ -81,6 +84,24 @@ impl Data {
 
     fn range(&self) -> Range<u64> {
         self.offset..self.offset.saturating_add(self.bytes.into())
+    }
+
+    fn into_submission(
+        self,
+        memory: *mut u8,
+        done: impl FnOnce(Option<Unsynced>, Result<usize, Errno>) + Send + 'static,
+    ) -> Submission {
+        let Data { file, op, offset, bytes, origin, append, sync, .. } = self;
+        let transfer =
+            Transfer { file: file.data().clone(), op, offset, memory, bytes, origin, extends: false };
+        let completion: Completion = Box::new(move |result: io::Result<usize>| {
+            drop(append);
+            let unsynced = sync.map(|durability| Unsynced { file: file.clone(), durability });
+            // The handle stays open until here, so that its release cannot overtake the transfer.
+            drop(file);
+            done(unsynced, result.map_err(|error| errno_of(&error)));
+        });
+        (transfer, completion)
     }
 }
 
@@ -166,7 +187,8 @@ impl Session {
             0 => None,
             _ => Some(Durability::Data),
         };
-        let left = (file.is_remote() && preparation != Preparation::default()).then_some(preparation);
+        let waits = preparation != Preparation::default() || file.asks_before_writes();
+        let left = (file.is_far() && waits).then_some(preparation);
         let origin = self.origin(header, &*file, arg.fh);
         let (node, offset, bytes_count, append) = (header.nodeid, arg.offset, arg.size, None);
         let mut data = Data {
@@ -193,13 +215,30 @@ impl Session {
     /// As [`iogate_engine::Engine::submit`]: `memory` is valid for `data.bytes` bytes until `done` is called, and nobody else's.
     pub(crate) unsafe fn submit(
         self: &Arc<Self>,
-        mut data: Data,
+        data: Data,
         memory: *mut u8,
         done: impl FnOnce(Option<Unsynced>, Result<usize, Errno>) + Send + 'static,
     ) {
+        // SAFETY: the caller's promise is the same. What the gate does not take is completed with an error.
+        unsafe {
+            let submission = self.submission(data, memory, done);
+            self.engine.submit_all(submission);
+        }
+    }
+
+    /// What is to be submitted, as [`Session::submit`] does; `None` where that is left to another thread, or to the end of a write-back.
+    ///
+    /// # Safety
+    /// As [`Session::submit`].
+    pub(crate) unsafe fn submission(
+        self: &Arc<Self>,
+        mut data: Data,
+        memory: *mut u8,
+        done: impl FnOnce(Option<Unsynced>, Result<usize, Errno>) + Send + 'static,
+    ) -> Option<Submission> {
         let Some(preparation) = data.left.take() else {
             // SAFETY: the caller's promise is the same.
-            return unsafe { self.submit_prepared(data, memory, done) };
+            return unsafe { self.prepared(data, memory, done) };
         };
         let session = self.clone();
         let segment = Segment { memory, bytes: data.bytes as usize };
@@ -208,6 +247,17 @@ impl Session {
             // SAFETY: the caller's promise is the same.
             unsafe { session.prepare_and_submit(data, preparation, segment, done) }
         });
+        None
+    }
+
+    /// Submits in another thread, which may wait.
+    ///
+    /// # Safety
+    /// As [`iogate_engine::Engine::submit_all`].
+    pub(crate) unsafe fn submit_elsewhere(&self, batch: Vec<Submission>) {
+        let engine = self.engine.clone();
+        // SAFETY: the caller's promise is the same.
+        self.data_workers.run(move || unsafe { engine.submit_all(batch) });
     }
 
     /// # Safety
@@ -245,36 +295,39 @@ impl Session {
         }
         match data.prepare(preparation, &self.notifier) {
             // SAFETY: the caller's promise is the same.
-            Ok(()) => unsafe { self.submit_prepared(data, segment.memory, done) },
+            Ok(()) => unsafe {
+                let submission = self.prepared(data, segment.memory, done);
+                self.engine.submit_all(submission);
+            },
             Err(errno) => done(None, Err(errno)),
         }
     }
 
+    /// As [`Session::submission`], of what needs no preparation any more.
+    ///
     /// # Safety
     /// As [`Session::submit`].
-    unsafe fn submit_prepared(
+    unsafe fn prepared(
         self: &Arc<Self>,
         data: Data,
         memory: *mut u8,
         done: impl FnOnce(Option<Unsynced>, Result<usize, Errno>) + Send + 'static,
-    ) {
-        // SAFETY: the caller's promise is the same.
-        unsafe {
-            match (data.op, data.cached) {
-                // The kernel keeps its cache and everything that goes through it coherent itself.
-                _ if !self.is_direct => self.start(data, memory, done),
-                (Op::Read, false) => self.start(data, memory, done),
-                (Op::Read, true) => {
-                    data.file.coherence().caching(data.range());
-                    self.start(data, memory, done);
-                }
-                (Op::Write, true) => self.write_back(data, memory, done),
-                (Op::Write, false) => self.write_direct(data, memory, done),
+    ) -> Option<Submission> {
+        match (data.op, data.cached) {
+            // The kernel keeps its cache and everything that goes through it coherent itself.
+            _ if !self.is_direct => Some(data.into_submission(memory, done)),
+            (Op::Read, false) => Some(data.into_submission(memory, done)),
+            (Op::Read, true) => {
+                data.file.coherence().caching(data.range());
+                Some(data.into_submission(memory, done))
             }
+            // SAFETY: the caller's promise is the same.
+            (Op::Write, true) => Some(unsafe { self.write_back(data, memory, done) }),
+            (Op::Write, false) => self.write_direct(data, memory, done),
         }
     }
 
-    /// Submits what the kernel writes back from a mapping.
+    /// What the kernel writes back from a mapping.
     ///
     /// # Safety
     /// As [`Session::submit`].
@@ -283,39 +336,36 @@ impl Session {
         data: Data,
         memory: *mut u8,
         done: impl FnOnce(Option<Unsynced>, Result<usize, Errno>) + Send + 'static,
-    ) {
+    ) -> Submission {
         let coherence = data.file.coherence().clone();
         let segment = Segment { memory, bytes: data.bytes as usize };
         let session = self.clone();
         // SAFETY: the caller's promise.
-        unsafe {
-            coherence.begin_write_back(data.range(), memory);
-            self.start(data, memory, move |unsynced, result| {
-                let segment = segment;
-                for write in coherence.end_write_back(segment.memory) {
-                    session.data_workers.run(write);
-                }
-                done(unsynced, result);
-            });
-        }
+        unsafe { coherence.begin_write_back(data.range(), memory) };
+        data.into_submission(memory, move |unsynced, result| {
+            let segment = segment;
+            let ready = coherence.end_write_back(segment.memory);
+            if !ready.is_empty() {
+                // SAFETY: the promise of the callers that have submitted them.
+                unsafe { session.submit_elsewhere(ready) };
+            }
+            done(unsynced, result);
+        })
     }
 
-    /// Submits a write of a process that is not to meet what is cached for mappings.
-    ///
-    /// # Safety
-    /// As [`Session::submit`].
-    unsafe fn write_direct(
+    /// A write of a process that is not to meet what is cached for mappings.
+    fn write_direct(
         self: &Arc<Self>,
         data: Data,
         memory: *mut u8,
         done: impl FnOnce(Option<Unsynced>, Result<usize, Errno>) + Send + 'static,
-    ) {
+    ) -> Option<Submission> {
         let (node, range) = (data.node, data.range());
         let coherence = data.file.coherence().clone();
         let segment = Segment { memory, bytes: data.bytes as usize };
         let session = self.clone();
         let carried_out = {
-            let (session, coherence, range) = (self.clone(), coherence.clone(), range.clone());
+            let (coherence, range) = (coherence.clone(), range.clone());
             move |unsynced, result| {
                 let segment = segment;
                 if !coherence.carried_out(segment.memory) {
@@ -331,35 +381,7 @@ impl Session {
                 });
             }
         };
-        let start = move || {
-            let segment = segment;
-            // SAFETY: the caller's promise.
-            unsafe { session.start(data, segment.memory, carried_out) }
-        };
-        if let Some(start) = coherence.begin_write(range, memory, start) {
-            start();
-        }
-    }
-
-    /// # Safety
-    /// As [`Session::submit`].
-    unsafe fn start(
-        &self,
-        data: Data,
-        memory: *mut u8,
-        done: impl FnOnce(Option<Unsynced>, Result<usize, Errno>) + Send + 'static,
-    ) {
-        let Data { file, op, offset, bytes, origin, append, sync, .. } = data;
-        let transfer =
-            Transfer { file: file.data().clone(), op, offset, memory, bytes, origin, extends: false };
-        let completion: Completion = Box::new(move |result: io::Result<usize>| {
-            drop(append);
-            let unsynced = sync.map(|durability| Unsynced { file: file.clone(), durability });
-            // The handle stays open until here, so that its release cannot overtake the transfer.
-            drop(file);
-            done(unsynced, result.map_err(|error| errno_of(&error)));
-        });
-        // SAFETY: the caller's promise is the same. What the gate does not take is completed with an error.
-        unsafe { self.engine.submit_all([(transfer, completion)]) };
+        let submission = data.into_submission(memory, carried_out);
+        coherence.begin_write(range, memory, submission)
     }
 }

@@ -23,7 +23,7 @@ pub(crate) trait FileSystem: Names + Attributes + Files + Directories + Xattrs +
     /// Where the open file with this handle is now, below the root; `None`: that is not known.
     fn path_of(&self, handle: u64) -> Option<PathBuf>;
 
-    /// Whether an operation usually takes so long that others should not wait behind it.
+    /// Whether an operation may wait for somebody, or usually takes so long that others should not wait behind it.
     fn may_be_slow(&self, opcode: u32) -> bool;
 }
 
@@ -64,8 +64,13 @@ pub(crate) trait Opened: Send + Sync {
     /// Makes what was written durable: as `fdatasync(2)` with `data_only`, else as `fsync(2)`.
     fn sync(&self, data_only: bool) -> Result<(), Errno>;
 
-    /// Whether anything here but [`Opened::data`] may take long.
-    fn is_remote(&self) -> bool {
+    /// Whether anything here but [`Opened::data`] waits for somebody: it is not done in a thread that must not get stuck.
+    fn is_far(&self) -> bool {
+        false
+    }
+
+    /// Whether [`Opened::before_write`] may ask for something.
+    fn asks_before_writes(&self) -> bool {
         false
     }
 }

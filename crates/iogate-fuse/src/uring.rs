@@ -3,12 +3,15 @@
 //! A queue's ring is used by the queue's thread only. A request that is completed elsewhere is put on the queue's
 //! list and its thread is woken; one that is completed in the thread itself is committed with the next submission.
 //! Interrupts and forgets still come through `/dev/fuse`.
+//!
+//! Whatever comes from programs on a CPU waits behind what its queue's thread does. So that makes no call that may get stuck: of data it
+//! carries out what the store does at once, of the other operations those on a source that is near. The rest goes to other threads.
 
 use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -23,18 +26,20 @@ use crate::abi::{
     InHeader, Input, OutHeader, URING_COMMIT_AND_FETCH, URING_REGISTER, UringCmdReq, UringHeader, WriteOut,
     op,
 };
-use crate::data::{Data, Unsynced};
+use crate::data::{Data, Submission, Unsynced};
 use crate::session::{Session, guarded};
 
 type Ring = IoUring<squeue::Entry128, cqueue::Entry>;
 
 /// `user_data` of the read of a queue's event.
 const EVENT: u64 = u64::MAX;
-/// An operation that keeps its thread longer than this makes the next ones of its kind go to other threads, so that
-/// nothing else of the queue waits behind them.
+/// What keeps its thread longer than this makes the next ones of its kind go to other threads: so many.
 const SLOW: Duration = Duration::from_millis(2);
-/// How many quick ones go there, before they are carried out in the queue's thread again.
-const OFFLOADED: u32 = 256;
+const ELSEWHERE: u32 = 256;
+/// Reads and writes that have come together are given to the gate together: at most so many, and so many bytes, as the first waits for
+/// the last.
+const BATCH_MAX: usize = 16;
+const BATCH_BYTES_MAX: u64 = 256 << 10;
 
 thread_local! {
     /// The address of the queue that the thread serves.
@@ -275,28 +280,27 @@ impl Drop for Reply {
     }
 }
 
-/// Whether operations of one kind are carried out in the queue's thread: not while some take long.
+/// Whether operations of one kind are carried out in the queue's thread: not where they lately took long. Those that may get stuck are
+/// not its concern; this is for a disk that is busy, and holds up who writes into its page cache or looks up names.
 #[derive(Debug, Default)]
 struct Pace {
-    /// Operations to come that go to other threads; counted again from the last slow one.
-    offloaded: AtomicU32,
+    /// Operations to come that go to other threads.
+    elsewhere: u32,
 }
 
 impl Pace {
-    /// Whether the next one should go to another thread.
-    fn is_slow(&self) -> bool {
-        self.offloaded.load(Ordering::Relaxed) > 0
+    /// Whether the next one goes to another thread.
+    fn is_slow(&mut self) -> bool {
+        let is_slow = self.elsewhere > 0;
+        self.elsewhere = self.elsewhere.saturating_sub(1);
+        is_slow
     }
 
-    fn measure(&self, operation: impl FnOnce()) {
+    fn measure(&mut self, operation: impl FnOnce()) {
         let begin = Instant::now();
         guarded(operation);
         if begin.elapsed() > SLOW {
-            self.offloaded.store(OFFLOADED, Ordering::Relaxed);
-        } else if self.is_slow() {
-            // Lost updates only shift when it is tried again.
-            let left = self.offloaded.load(Ordering::Relaxed);
-            self.offloaded.store(left.saturating_sub(1), Ordering::Relaxed);
+            self.elsewhere = ELSEWHERE;
         }
     }
 }
@@ -309,8 +313,10 @@ struct Server<'a> {
     event_value: Box<u64>,
     /// Entries that the kernel knows.
     live: u16,
-    data_pace: Arc<Pace>,
-    metadata_pace: Arc<Pace>,
+    data_pace: Pace,
+    metadata_pace: Pace,
+    /// Reads and writes that the gate has not been given yet.
+    batch: Vec<Submission>,
     out: Vec<u8>,
     commits: Vec<Commit>,
     completions: Vec<(u64, i32)>,
@@ -326,8 +332,9 @@ impl<'a> Server<'a> {
             ring,
             event_value: Box::new(0),
             live: 0,
-            data_pace: Arc::default(),
-            metadata_pace: Arc::default(),
+            data_pace: Pace::default(),
+            metadata_pace: Pace::default(),
+            batch: Vec::with_capacity(BATCH_MAX),
             out: Vec::new(),
             commits: Vec::new(),
             completions: Vec::new(),
@@ -382,6 +389,7 @@ impl<'a> Server<'a> {
                 self.completed(user_data, result);
             }
             self.completions = completions;
+            self.submit_batch();
             if self.live == 0 {
                 return;
             }
@@ -432,28 +440,39 @@ impl<'a> Server<'a> {
         let session = self.session;
         match header.opcode {
             op::READ | op::WRITE => {
-                if self.data_pace.is_slow() {
-                    let (session, pace) = (session.clone(), self.data_pace.clone());
-                    let submit = move || pace.measure(|| transfer(&session, &header, reply));
-                    self.session.data_workers.run(submit);
-                } else {
-                    self.data_pace.measure(|| transfer(session, &header, reply));
+                guarded(|| self.batch.extend(transfer(session, &header, reply)));
+                let bytes = self.batch.iter().map(|(transfer, _)| u64::from(transfer.bytes)).sum::<u64>();
+                if self.batch.len() >= BATCH_MAX || bytes >= BATCH_BYTES_MAX {
+                    self.submit_batch();
+                    self.commit_replied();
+                    // What is not taken now is with the next call.
+                    let _ = self.ring.submit();
                 }
             }
-            opcode if session.fs.may_be_slow(opcode) => {
+            opcode if session.fs.may_be_slow(opcode) || self.metadata_pace.is_slow() => {
                 let session = session.clone();
                 self.session.workers.run(move || other(&session, &header, reply, &mut Vec::new()));
             }
             _ => {
-                if self.metadata_pace.is_slow() {
-                    let (session, pace) = (session.clone(), self.metadata_pace.clone());
-                    let handle = move || pace.measure(|| other(&session, &header, reply, &mut Vec::new()));
-                    self.session.workers.run(handle);
-                } else {
-                    let out = &mut self.out;
-                    self.metadata_pace.measure(|| other(session, &header, reply, out));
-                }
+                let out = &mut self.out;
+                self.metadata_pace.measure(|| other(session, &header, reply, out));
             }
+        }
+    }
+
+    fn submit_batch(&mut self) {
+        if self.batch.is_empty() {
+            return;
+        }
+        if !self.data_pace.is_slow() {
+            let (engine, batch) = (&self.session.engine, &mut self.batch);
+            // SAFETY: an entry's payload has room for the largest request, and is the completion's until its reply is sent.
+            self.data_pace.measure(|| unsafe { engine.submit_at_once(batch) });
+        }
+        if !self.batch.is_empty() {
+            let batch = self.batch.drain(..).collect();
+            // SAFETY: as above.
+            unsafe { self.session.submit_elsewhere(batch) };
         }
     }
 }
@@ -473,40 +492,44 @@ fn command(code: u32, qid: u16, commit_id: u64, vectors: Option<&[libc::iovec; 2
     entry
 }
 
-/// Submits a read or a write in the memory of its entry.
-fn transfer(session: &Arc<Session>, header: &InHeader, reply: Reply) {
-    if header.opcode == op::READ {
-        match session.read(header, reply.input()) {
-            Ok(data) if data.bytes == 0 => reply.payload_filled(0),
-            Ok(data) => submit(session, data, reply, |_, reply, _, bytes| reply.payload_filled(bytes)),
-            Err(errno) => reply.error(errno),
-        }
+/// What is to be submitted of a read or a write, in the memory of its entry; `None` if that is answered, or left to others.
+fn transfer(session: &Arc<Session>, header: &InHeader, reply: Reply) -> Option<Submission> {
+    let data = if header.opcode == op::READ {
+        session.read(header, reply.input())
     } else {
-        match session.write(header, reply.input()).map(|(data, _)| data) {
-            Ok(data) if data.bytes == 0 => reply.written(0),
-            Ok(data) => submit(session, data, reply, |session, reply, unsynced, bytes| match unsynced {
+        session.write(header, reply.input()).map(|(data, _)| data)
+    };
+    match (data, header.opcode) {
+        (Err(errno), _) => reply.error(errno),
+        (Ok(data), op::READ) if data.bytes == 0 => reply.payload_filled(0),
+        (Ok(data), _) if data.bytes == 0 => reply.written(0),
+        (Ok(data), op::READ) => {
+            return submission(session, data, reply, |_, reply, _, bytes| reply.payload_filled(bytes));
+        }
+        (Ok(data), _) => {
+            return submission(session, data, reply, |session, reply, unsynced, bytes| match unsynced {
                 Some(unsynced) => sync_then_reply(session, unsynced, bytes, reply),
                 None => reply.written(bytes),
-            }),
-            Err(errno) => reply.error(errno),
+            });
         }
     }
+    None
 }
 
-fn submit(
+fn submission(
     session: &Arc<Session>,
     data: Data,
     reply: Reply,
     answer: fn(&Arc<Session>, Reply, Option<Unsynced>, usize),
-) {
+) -> Option<Submission> {
     let memory = reply.payload();
     let in_completion = session.clone();
     // SAFETY: the entry's payload has room for the largest request, and is ours until the reply is sent.
     unsafe {
-        session.submit(data, memory, move |unsynced, result| match result {
+        session.submission(data, memory, move |unsynced, result| match result {
             Ok(bytes) => answer(&in_completion, reply, unsynced, bytes),
             Err(errno) => reply.error(errno),
-        });
+        })
     }
 }
 

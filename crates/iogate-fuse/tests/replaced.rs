@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{Recorder, can_mount, engine_over, serve};
+use common::{HangGuard, Recorder, can_mount, engine_over, serve};
 use iogate_core::Layout;
 use iogate_fuse::{MountOptions, Mounted};
 use iogate_net::Server;
@@ -24,11 +24,14 @@ fn connect(server: &Server, stripes: bool) -> Arc<dyn Tree> {
 }
 
 /// Unmounted whatever happens.
-struct Taken(Option<Mounted>);
+struct Taken {
+    mounted: Option<Mounted>,
+    _hang: HangGuard,
+}
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        if let Some(mounted) = self.0.take() {
+        if let Some(mounted) = self.mounted.take() {
             let _ = mounted.detach();
             mounted.wait();
         }
@@ -42,7 +45,8 @@ fn mount(path: &Path, names: &Server, targets: &[Server]) -> Taken {
     let engine = engine_over(tree.store());
     let control = Arc::new(Recorder::default());
     let options = MountOptions::default();
-    Taken(Some(iogate_fuse::mount_tree(tree, "stripes", path, engine, &options, control).unwrap()))
+    let mounted = iogate_fuse::mount_tree(tree, "stripes", path, engine, &options, control).unwrap();
+    Taken { mounted: Some(mounted), _hang: HangGuard::new(path) }
 }
 
 fn pattern(seed: u8) -> Vec<u8> {

@@ -62,6 +62,18 @@ impl WatchedStore {
             }
         }
     }
+
+    /// Carries out what `run` does at once, and notes it.
+    fn noted(&self, io: &Io, run: impl FnOnce(&Io) -> Option<io::Result<u64>>) -> Option<io::Result<u64>> {
+        let Some(notes) = &self.notes else { return run(io) };
+        let start = Instant::now();
+        let result = run(io)?;
+        if let Ok(bytes) = &result {
+            let (file, op, offset, requests) = (io.file.id(), io.op, io.offset, io.segments.len() as u64);
+            lock(notes).push(Note { start, end: Instant::now(), file, op, offset, bytes: *bytes, requests });
+        }
+        Some(result)
+    }
 }
 
 impl Store for WatchedStore {
@@ -96,13 +108,11 @@ impl Store for WatchedStore {
     }
 
     fn run(&self, io: &Io) -> Option<io::Result<u64>> {
-        let start = Instant::now();
-        let result = self.inner.run(io)?;
-        if let (Some(notes), Ok(bytes)) = (&self.notes, &result) {
-            let (file, op, offset, requests) = (io.file.id(), io.op, io.offset, io.segments.len() as u64);
-            lock(notes).push(Note { start, end: Instant::now(), file, op, offset, bytes: *bytes, requests });
-        }
-        Some(result)
+        self.noted(io, |io| self.inner.run(io))
+    }
+
+    fn run_at_once(&self, io: &Io) -> Option<io::Result<u64>> {
+        self.noted(io, |io| self.inner.run_at_once(io))
     }
 
     fn blocks(&self) -> bool {

@@ -2,6 +2,7 @@
 
 mod abort;
 mod accounts;
+mod at_once;
 mod choosing;
 mod counters;
 mod entitled;
@@ -28,7 +29,9 @@ use iogate_core::profile::Findings;
 use iogate_core::recording::RecordingError;
 use iogate_core::sched::ConfigError;
 use iogate_core::stats::top::TopApps;
-use iogate_core::{AppId, ClientId, FileId, FileLayout, Gate, GateConfig, Op, SchedulerConfig, Time};
+use iogate_core::{
+    AppId, ClientId, FileId, FileLayout, Gate, GateConfig, Op, Rejected, SchedulerConfig, Time,
+};
 
 use crate::lock::lock;
 use crate::store::{FileHandle, Finished, Store};
@@ -97,10 +100,19 @@ pub enum SubmitError {
     Closed,
     /// The gate refused the request: it is malformed, or has more pieces than an empty gate takes.
     #[error(transparent)]
-    Rejected(#[from] iogate_core::Rejected),
+    Rejected(Rejected),
     /// Whoever sent it has gone while it waited for room.
     #[error("nobody waits for it any more")]
     Unwanted,
+}
+
+impl From<Rejected> for SubmitError {
+    fn from(rejected: Rejected) -> SubmitError {
+        match rejected {
+            Rejected::Closed => SubmitError::Closed,
+            rejected => SubmitError::Rejected(rejected),
+        }
+    }
 }
 
 impl SubmitError {

@@ -30,8 +30,8 @@ const DISPATCHES_IN_A_ROW_MAX: u32 = 16;
 
 /// Dispatches of a store that does not block are told to the gate together, so that its lock is taken once for all of them: at most so
 /// many, and so many bytes, as the first waits for the last.
-const TOGETHER_MAX: usize = 32;
-const TOGETHER_BYTES_MAX: u64 = 256 << 10;
+pub(super) const TOGETHER_MAX: usize = 32;
+pub(super) const TOGETHER_BYTES_MAX: u64 = 256 << 10;
 
 /// What the engine's threads share.
 pub(super) struct Shared {
@@ -92,6 +92,40 @@ impl State {
                 Decision::WaitUntil(..) | Decision::Idle => return None,
             }
         }
+    }
+
+    /// Puts a transfer into the gate, or gives it back.
+    pub(super) fn offer(
+        &mut self,
+        now: Time,
+        transfer: Transfer,
+        done: Done,
+    ) -> Result<(), (Rejected, Transfer, Done)> {
+        let request = Request {
+            id: self.table.vacant(),
+            file: transfer.file.id(),
+            op: transfer.op,
+            offset: transfer.offset,
+            bytes: transfer.bytes,
+            app: transfer.origin.app,
+            client: transfer.origin.client,
+            target: None,
+            issued: transfer.origin.issued,
+        };
+        if let Err(rejected) = self.gate.submit(now, &request) {
+            return Err((rejected, transfer, done));
+        }
+        if let Some(seen) = &mut self.seen {
+            seen.arrived(now, &request);
+        }
+        self.recordings.arrived(now, &request);
+        self.table.insert(Pending::new(transfer, done));
+        if let Choosing::On(noting) = &mut self.choosing
+            && !noting.arrived(now, &request)
+        {
+            self.begin_window(now);
+        }
+        Ok(())
     }
 
     fn prepare(&mut self, dispatch: &Dispatch, now: Time) -> Box<Flight> {
@@ -194,7 +228,7 @@ impl Shared {
     }
 
     /// Collects what the gate says, and lets go of it.
-    fn settle(self: &Arc<Self>, mut state: MutexGuard<'_, State>, now: Time, list: &mut List) {
+    pub(super) fn settle(self: &Arc<Self>, mut state: MutexGuard<'_, State>, now: Time, list: &mut List) {
         let wake_at = state.drain(now, list);
         drop(state);
         if let Some(time) = wake_at {
@@ -212,24 +246,14 @@ impl Shared {
         is_wanted: &dyn Fn() -> bool,
         list: &mut List,
     ) -> (MutexGuard<'a, State>, Result<(), (SubmitError, Done)>) {
-        let mut request = Request {
-            id: RequestId(0),
-            file: transfer.file.id(),
-            op: transfer.op,
-            offset: transfer.offset,
-            bytes: transfer.bytes,
-            app: transfer.origin.app,
-            client: transfer.origin.client,
-            target: None,
-            issued: transfer.origin.issued,
-        };
+        let (mut transfer, mut done) = (transfer, done);
         loop {
-            request.id = state.table.vacant();
-            match state.gate.submit(*now, &request) {
-                Ok(()) => break,
-                Err(Rejected::Full { .. }) if !state.gate.is_empty() => {}
-                Err(Rejected::Closed) => return (state, Err((SubmitError::Closed, done))),
-                Err(rejected) => return (state, Err((SubmitError::Rejected(rejected), done))),
+            match state.offer(*now, transfer, done) {
+                Ok(()) => return (state, Ok(())),
+                Err((Rejected::Full { .. }, again, waits)) if !state.gate.is_empty() => {
+                    (transfer, done) = (again, waits);
+                }
+                Err((rejected, _, done)) => return (state, Err((rejected.into(), done))),
             }
             // Room comes when what is in service completes. This thread may have some of that in its hands (when it
             // submits a batch, or from a completion): others must carry it out while this one waits.
@@ -257,17 +281,6 @@ impl Shared {
                 return (state, Err((SubmitError::Unwanted, done)));
             }
         }
-        if let Some(seen) = &mut state.seen {
-            seen.arrived(*now, &request);
-        }
-        state.recordings.arrived(*now, &request);
-        state.table.insert(Pending::new(transfer, done));
-        if let Choosing::On(noting) = &mut state.choosing
-            && !noting.arrived(*now, &request)
-        {
-            state.begin_window(*now);
-        }
-        (state, Ok(()))
     }
 
     /// Gives the work in this thread's open frames to the pool.
@@ -418,8 +431,17 @@ impl Shared {
     }
 
     /// Has the store carry a flight out at once; it is given back as an error if the store does not.
-    fn run(&self, mut flight: Box<Flight>) -> Result<Box<Flight>, Box<Flight>> {
-        while let Some(result) = self.refused(flight.io()).or_else(|| self.store.run(flight.io())) {
+    fn run(&self, flight: Box<Flight>) -> Result<Box<Flight>, Box<Flight>> {
+        self.carry_out_by(flight, |io| self.refused(io).or_else(|| self.store.run(io)))
+    }
+
+    /// As [`Shared::run`], by `run`.
+    pub(super) fn carry_out_by(
+        &self,
+        mut flight: Box<Flight>,
+        run: impl Fn(&Io) -> Option<io::Result<u64>>,
+    ) -> Result<Box<Flight>, Box<Flight>> {
+        while let Some(result) = run(flight.io()) {
             match flight.settle(result) {
                 Step::Finished => return Ok(flight),
                 Step::Retry(request) => self.retarget(&mut flight, request),

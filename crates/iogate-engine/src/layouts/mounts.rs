@@ -21,6 +21,8 @@ pub struct Mount {
     pub fs_type: String,
     /// What is mounted, in the file system's own words: `/dev/sda1`, `server:/volume`.
     pub source: String,
+    /// The file system's own options: `rw`, `lowerdir=/a:/b`.
+    pub options: Vec<String>,
 }
 
 impl Mount {
@@ -55,7 +57,10 @@ impl Mount {
         let point = path(fields.next()?);
         let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
         let text = |field: &[u8]| String::from_utf8_lossy(&unescape(field)).into_owned();
-        Some(Mount { id, root, point, fs_type: text(rest.next()?), source: text(rest.next()?) })
+        let (fs_type, source) = (text(rest.next()?), text(rest.next()?));
+        // What is a comma of an option is written as a number.
+        let options = rest.next()?.split(|byte| *byte == b',').map(text).collect();
+        Some(Mount { id, root, point, fs_type, source, options })
     }
 }
 
@@ -86,7 +91,7 @@ mod tests {
 
     #[test]
     fn lines_are_taken_apart() {
-        let text = b"36 35 98:0 /a /mnt\\040two rw,noatime master:1 - ext3 /dev/root rw\n\
+        let text = b"36 35 98:0 /a /mnt\\040two rw,noatime master:1 - ext3 /dev/root rw,x=a\\054b\n\
             42 27 0:39 / /data rw,relatime - fuse.glusterfs server:/v\\134x rw,user_id=0\n\
             not a line\n\n7 1 0:1 / /short rw\n";
         let mounts = Mount::parse_all(text);
@@ -96,6 +101,7 @@ mod tests {
             point: "/mnt two".into(),
             fs_type: "ext3".into(),
             source: "/dev/root".into(),
+            options: vec!["rw".into(), "x=a,b".into()],
         };
         assert_eq!(mounts[0], expected);
         assert_eq!(

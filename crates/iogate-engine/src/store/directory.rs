@@ -19,8 +19,9 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 
 use super::direct::DirectFile;
 use super::ids::Ids;
+use super::nearness::type_of;
 use super::ring::Ring;
-use super::{AppendFile, FileHandle, Io, IoDone, OpenMode, Segment, Store, StoreFile, vectored};
+use super::{AppendFile, FileHandle, Io, IoDone, Nearness, OpenMode, Segment, Store, StoreFile, vectored};
 
 /// How dispatches reach the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +51,30 @@ pub struct DirectoryStore {
     options: DirectoryOptions,
     ring: Option<Ring>,
     ids: Arc<Ids>,
+    file_system: FileSystem,
+}
+
+/// The file system that a root is on.
+#[derive(Clone, Copy, Debug)]
+struct FileSystem {
+    device: u64,
+    kind: Option<u64>,
+    nearness: Nearness,
+}
+
+impl FileSystem {
+    /// How near an open file on a device below the root is.
+    fn nearness_of(self, file: &OwnedFd, device: u64) -> Nearness {
+        if device == self.device {
+            return self.nearness;
+        }
+        match type_of(file) {
+            // An overlay's files may have other devices.
+            Ok(kind) if Some(kind) == self.kind => self.nearness,
+            Ok(kind) => Nearness::of_type(kind),
+            Err(_) => Nearness::Far,
+        }
+    }
 }
 
 impl DirectoryStore {
@@ -74,7 +99,9 @@ impl DirectoryStore {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(root, flags, Mode::empty())?;
         let device = rustix::fs::fstat(&root)?.st_dev;
-        Ok(DirectoryStore { root, options, ring, ids: Arc::new(Ids::new(device)) })
+        let (kind, nearness) = (type_of(&root).ok(), Nearness::of_directory(&root));
+        let file_system = FileSystem { device, kind, nearness };
+        Ok(DirectoryStore { root, options, ring, ids: Arc::new(Ids::new(device)), file_system })
     }
 }
 
@@ -97,6 +124,7 @@ struct DirectoryFile {
     /// The file system knows `RWF_NOWAIT`. Those that do not (tmpfs, FUSE, NFS) gain nothing by the ring: it hands
     /// such reads to a kernel thread.
     nowait: AtomicBool,
+    nearness: Nearness,
 }
 
 impl DirectoryFile {
@@ -105,27 +133,36 @@ impl DirectoryFile {
     /// # Safety
     /// The segments must be valid memory that nobody else uses meanwhile.
     unsafe fn read_cached(&self, io: &Io) -> Option<io::Result<u64>> {
-        if io.segments.len() > vectored::SEGMENTS_MAX {
+        // SAFETY: as promised by the caller.
+        unsafe {
+            let cached = self.read_only_cached(io);
+            if cached.is_some() || self.nowait.load(Ordering::Relaxed) {
+                return cached;
+            }
+            Some(vectored::transfer(self.fd.as_fd(), Op::Read, io.offset, &io.segments, 1))
+        }
+    }
+
+    /// Reads what the page cache has; `None` if that is not all there is, or cannot be asked.
+    ///
+    /// # Safety
+    /// As [`DirectoryFile::read_cached`].
+    unsafe fn read_only_cached(&self, io: &Io) -> Option<io::Result<u64>> {
+        if io.segments.len() > vectored::SEGMENTS_MAX || !self.nowait.load(Ordering::Relaxed) {
             return None;
         }
         let bytes = io.segments.iter().map(|segment| segment.bytes).sum::<usize>();
-        if self.nowait.load(Ordering::Relaxed) {
-            // SAFETY: as promised by the caller.
-            let result = unsafe {
-                vectored::call(self.fd.as_fd(), Op::Read, io.offset, &io.segments, libc::RWF_NOWAIT)
-            };
-            match result {
-                Ok(count) if count == bytes || self.ends_at(io.offset + count as u64) => {
-                    return Some(Ok(count as u64));
-                }
-                Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
-                    self.nowait.store(false, Ordering::Relaxed);
-                }
-                _ => return None,
-            }
-        }
         // SAFETY: as promised by the caller.
-        Some(unsafe { vectored::transfer(self.fd.as_fd(), Op::Read, io.offset, &io.segments, 1) })
+        let result =
+            unsafe { vectored::call(self.fd.as_fd(), Op::Read, io.offset, &io.segments, libc::RWF_NOWAIT) };
+        match result {
+            Ok(count) if count == bytes || self.ends_at(io.offset + count as u64) => Some(Ok(count as u64)),
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                self.nowait.store(false, Ordering::Relaxed);
+                None
+            }
+            _ => None,
+        }
     }
 
     /// Whether the file has nothing behind an offset. A count of 0 does not say so: Linux 5.9 and 5.10 give it with `RWF_NOWAIT` before
@@ -217,12 +254,14 @@ impl Store for DirectoryStore {
         }
         let stat = rustix::fs::fstat(&fd)?;
         let id = self.ids.claim(stat.st_dev, stat.st_ino);
+        let nearness = self.file_system.nearness_of(&fd, stat.st_dev);
         Ok(Arc::new(DirectoryFile {
             fd,
             direct,
             id,
             ids: Arc::clone(&self.ids),
             nowait: AtomicBool::new(true),
+            nearness,
         }))
     }
 
@@ -269,6 +308,22 @@ impl Store for DirectoryStore {
                 None if has_ring && self.options.backend == Backend::Ring => None,
                 None if has_ring && io.op == Op::Read => file.read_cached(io),
                 _ => Some(file.transfer(io)),
+            }
+        }
+    }
+
+    fn run_at_once(&self, io: &Io) -> Option<io::Result<u64>> {
+        if self.options.direct || self.options.backend == Backend::Ring {
+            return None;
+        }
+        // What appends, or is another store's, is no such file.
+        let file = file_of(&io.file).ok()?;
+        // SAFETY: as in `run`.
+        unsafe {
+            match (file.nearness, io.op) {
+                (Nearness::Memory, _) | (Nearness::Disk, Op::Write) => Some(file.transfer(io)),
+                (Nearness::Disk, Op::Read) => file.read_only_cached(io),
+                (Nearness::Far, _) => None,
             }
         }
     }

@@ -115,6 +115,10 @@ impl Store for MemoryStore {
         }))
     }
 
+    fn run_at_once(&self, io: &Io) -> Option<io::Result<u64>> {
+        self.run(io)
+    }
+
     fn blocks(&self) -> bool {
         false
     }

@@ -7,6 +7,7 @@ mod directory;
 mod ids;
 mod memory;
 mod modelled;
+mod nearness;
 mod null;
 mod plain_calls;
 mod ring;
@@ -28,6 +29,7 @@ pub use batched::BatchedStore;
 pub use directory::{Backend, DirectoryOptions, DirectoryStore};
 pub use memory::MemoryStore;
 pub use modelled::{DeviceStats, ModelledStore};
+pub use nearness::Nearness;
 pub use null::NullStore;
 pub use plain_calls::PlainCalls;
 pub use striped::{MakeRoom, Parts, StripedStore};
@@ -130,6 +132,13 @@ pub trait Store: Send + Sync + 'static {
     /// As [`Store::run`], in a thread that may wait for far targets.
     fn run_waiting(&self, io: &Io) -> Option<io::Result<u64>> {
         self.run(io)
+    }
+
+    /// As [`Store::run`], in a thread that must not get stuck: only what waits for nothing, neither a device nor a server nor another
+    /// program, and does not submit. `None` for the rest, which other threads then carry out by `run` and `start`.
+    fn run_at_once(&self, io: &Io) -> Option<io::Result<u64>> {
+        let _ = io;
+        None
     }
 
     /// Whether `run` and `start` may keep the calling thread for as long as the device takes, so that dispatches

@@ -60,6 +60,10 @@ impl Store for NullStore {
         Some(Ok(bytes_of(io)))
     }
 
+    fn run_at_once(&self, io: &Io) -> Option<io::Result<u64>> {
+        self.run(io)
+    }
+
     fn blocks(&self) -> bool {
         false
     }

@@ -46,6 +46,10 @@ impl Store for PlainCalls {
         if io.segments.len() == 1 { self.inner.run(io) } else { None }
     }
 
+    fn run_at_once(&self, io: &Io) -> Option<io::Result<u64>> {
+        if io.segments.len() == 1 { self.inner.run_at_once(io) } else { None }
+    }
+
     fn blocks(&self) -> bool {
         self.inner.blocks()
     }

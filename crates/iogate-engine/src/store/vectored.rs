@@ -63,7 +63,7 @@ pub(super) unsafe fn transfer(
     Ok(done)
 }
 
-/// One `preadv2` or `pwritev2` of at most [`SEGMENTS_MAX`] segments.
+/// One call of at most [`SEGMENTS_MAX`] segments; one segment without flags takes none that is vectored, which costs less.
 ///
 /// # Safety
 /// As [`transfer`].
@@ -79,10 +79,14 @@ pub(super) unsafe fn call(
     let (vector, count) = (segments.as_ptr().cast::<libc::iovec>(), segments.len() as libc::c_int);
     // SAFETY: the vector is valid for this call, and so is the memory that it names, as promised by the caller.
     let result = unsafe {
-        match op {
-            Op::Read if flags == 0 => libc::preadv(fd.as_raw_fd(), vector, count, offset),
-            Op::Read => libc::preadv2(fd.as_raw_fd(), vector, count, offset, flags),
-            Op::Write => libc::pwritev(fd.as_raw_fd(), vector, count, offset),
+        match (op, segments) {
+            (Op::Read, [one]) if flags == 0 => {
+                libc::pread(fd.as_raw_fd(), one.memory.cast(), one.bytes, offset)
+            }
+            (Op::Write, [one]) => libc::pwrite(fd.as_raw_fd(), one.memory.cast(), one.bytes, offset),
+            (Op::Read, _) if flags == 0 => libc::preadv(fd.as_raw_fd(), vector, count, offset),
+            (Op::Read, _) => libc::preadv2(fd.as_raw_fd(), vector, count, offset, flags),
+            (Op::Write, _) => libc::pwritev(fd.as_raw_fd(), vector, count, offset),
         }
     };
     usize::try_from(result).map_err(|_| io::Error::last_os_error())

@@ -33,6 +33,7 @@ pub(crate) struct OpenFile {
     data: FileHandle,
     /// Where its bytes lie, if that is asked for.
     layout: Option<OpenLayout>,
+    is_far: bool,
     inode: Arc<Inode>,
     store: Arc<dyn Store>,
     class: PathClass,
@@ -68,6 +69,14 @@ impl Opened for OpenFile {
     fn sync(&self, data_only: bool) -> Result<(), Errno> {
         self.store.sync(&self.data, data_only).map_err(|error| errno_of(&error))
     }
+
+    fn is_far(&self) -> bool {
+        self.is_far
+    }
+
+    fn asks_before_writes(&self) -> bool {
+        self.layout.is_some()
+    }
 }
 
 impl FileSystem {
@@ -91,8 +100,8 @@ impl FileSystem {
         let for_data = rustix::io::fcntl_dupfd_cloexec(&fd, 0)?;
         let data = self.store.adopt(for_data).map_err(|error| errno_of(&error))?;
         let layout = self.layouts.as_ref().map(|layouts| layouts.open(data.id(), fd.as_fd()));
-        let (store, class) = (self.store.clone(), PathClass::default());
-        let fh = self.files.insert(OpenFile { fd, data, layout, inode, store, class });
+        let (is_far, store, class) = (self.is_far, self.store.clone(), PathClass::default());
+        let fh = self.files.insert(OpenFile { fd, data, layout, is_far, inode, store, class });
         let open_flags = match self.cache {
             CacheMode::Direct => fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES,
             CacheMode::Page => fopen::KEEP_CACHE,

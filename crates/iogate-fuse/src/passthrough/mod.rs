@@ -1,6 +1,6 @@
 //! The POSIX pass-through: each operation is the same operation on the source directory.
 //!
-//! Everything is carried out in the calling thread.
+//! Everything is carried out in the calling thread. What of the source is far waits for somebody there.
 
 mod attr;
 pub(crate) mod caller;
@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use iogate_engine::layouts::OpenLayouts;
+use iogate_engine::store::Nearness;
 use iogate_engine::{Engine, Store};
 use iogate_vfs::path_of;
 use rustix::fs::{Mode, OFlags};
@@ -36,6 +37,8 @@ pub(crate) struct FileSystem {
     dirs: Handles<OpenDir>,
     store: Arc<dyn Store>,
     layouts: Option<Arc<OpenLayouts>>,
+    /// Names and attributes wait for a server or another program.
+    is_far: bool,
     cache: CacheMode,
     copy_offload: bool,
     timeout: Duration,
@@ -50,6 +53,7 @@ impl FileSystem {
         options: &MountOptions,
         agreed: Agreed,
     ) -> Result<FileSystem, Errno> {
+        let is_far = Nearness::of_tree(&root) == Nearness::Far;
         let layouts = options.layouts.clone().map(|layouts| OpenLayouts::new(layouts, engine));
         Ok(FileSystem {
             // The other half is for open files.
@@ -58,6 +62,7 @@ impl FileSystem {
             dirs: Handles::default(),
             store,
             layouts,
+            is_far,
             cache: options.cache,
             copy_offload: options.copy_offload,
             timeout: options.metadata_timeout,
@@ -79,11 +84,19 @@ impl Mounted for FileSystem {
         path_of(self.inodes.root(), &self.files.get(handle).ok()?.fd)
     }
 
+    /// Setting an attribute may change a setting of the gate, which the program carries out before it is answered.
     fn may_be_slow(&self, opcode: u32) -> bool {
-        matches!(
-            opcode,
-            op::FSYNC | op::FSYNCDIR | op::SYNCFS | op::FALLOCATE | op::COPY_FILE_RANGE | op::DESTROY
-        )
+        self.is_far
+            || matches!(
+                opcode,
+                op::FSYNC
+                    | op::FSYNCDIR
+                    | op::SYNCFS
+                    | op::FALLOCATE
+                    | op::COPY_FILE_RANGE
+                    | op::SETXATTR
+                    | op::DESTROY
+            )
     }
 }
 

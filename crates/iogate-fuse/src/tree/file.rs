@@ -86,7 +86,7 @@ impl Opened for OpenFile {
         synced.and(told)
     }
 
-    fn is_remote(&self) -> bool {
+    fn is_far(&self) -> bool {
         true
     }
 }

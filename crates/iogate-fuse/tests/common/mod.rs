@@ -1,6 +1,9 @@
 //! Mounts for tests: a source and a mount point in a temporary directory, taken down whatever happens.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part")]
 
+mod hang;
+mod uring;
+
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,6 +17,9 @@ use iogate_net::server::{Export, Limits};
 use iogate_net::transport::auth::{Credential, Policy};
 use iogate_net::{Endpoint, Listener, Server, ServerConfig};
 use iogate_vfs::{Caller, DirectoryTree, Tree, Users};
+
+pub use hang::HangGuard;
+pub use uring::{UringOn, can_use_uring};
 
 /// What the controls were told.
 #[derive(Default)]
@@ -47,6 +53,9 @@ pub enum Behind {
     Server,
 }
 
+/// Requests that a gate has room for, where a test does not say otherwise.
+const QUEUE_MAX: u32 = 1024;
+
 /// A mounted directory.
 pub struct Mount {
     pub behind: Behind,
@@ -57,6 +66,7 @@ pub struct Mount {
     pub path: PathBuf,
     // After `mounted` and `engine`, which use it.
     pub server: Option<Server>,
+    _hang: HangGuard,
     // After `mounted`, so that it is removed when nothing is mounted in it any more.
     _dir: tempfile::TempDir,
 }
@@ -65,10 +75,12 @@ impl Mount {
     pub fn new(behind: Behind, options: &MountOptions) -> Mount {
         match behind {
             Behind::Directory => Mount::with_store(options, |store| store),
-            Behind::Tree => Mount::with(behind, |source, path| mount_tree(tree(source), path, options)),
+            Behind::Tree => {
+                Mount::with(behind, options, |source, path| mount_tree(tree(source), path, options))
+            }
             Behind::Server => {
                 let mut server = None;
-                let mut mount = Mount::with(behind, |source, path| {
+                let mut mount = Mount::with(behind, options, |source, path| {
                     let served = server.insert(serve(source));
                     mount_tree(Arc::new(connect(&served.endpoints()[0])), path, options)
                 });
@@ -80,17 +92,30 @@ impl Mount {
 
     /// On a store that `wrap` makes of the directory's.
     pub fn with_store(options: &MountOptions, wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>) -> Mount {
-        Mount::with(Behind::Directory, |source, path| {
-            let store = wrap(Arc::new(DirectoryStore::new(source).unwrap()));
-            let engine = engine_over(store.clone());
-            let control = Arc::new(Recorder::default());
-            let mounted = iogate_fuse::mount(source, path, engine.clone(), store, options, control.clone());
-            (mounted.unwrap(), engine, control)
+        Mount::with_gate(options, QUEUE_MAX, wrap)
+    }
+
+    /// As [`Mount::with_store`], behind a gate with room for so many.
+    pub fn with_gate(
+        options: &MountOptions,
+        queue_max: u32,
+        wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>,
+    ) -> Mount {
+        Mount::with(Behind::Directory, options, |source, path| {
+            mount_directory(source, path, options, queue_max, wrap)
+        })
+    }
+
+    /// Of a directory that is there already.
+    pub fn of(source: &Path, options: &MountOptions) -> Mount {
+        Mount::with(Behind::Directory, options, |_, path| {
+            mount_directory(source, path, options, QUEUE_MAX, |store| store)
         })
     }
 
     fn with(
         behind: Behind,
+        options: &MountOptions,
         mount: impl FnOnce(&Path, &Path) -> (Mounted, Arc<Engine>, Arc<Recorder>),
     ) -> Mount {
         let dir = tempfile::tempdir().unwrap();
@@ -101,8 +126,13 @@ impl Mount {
         // Other users must get there too.
         open_to_all(dir.path());
         open_to_all(&source);
+        let over_uring = options.transport == Transport::Uring;
+        let switched_on = over_uring.then(|| UringOn::switch().expect("`can_use_uring` was asked"));
         let (mounted, engine, control) = mount(&source, &path);
-        Mount { behind, mounted: Some(mounted), engine, control, source, path, server: None, _dir: dir }
+        drop(switched_on);
+        assert!(!over_uring || mounted.transport() == Transport::Uring, "{:?}", mounted.transport());
+        let (mounted, server, _hang) = (Some(mounted), None, HangGuard::new(&path));
+        Mount { behind, mounted, engine, control, source, path, server, _hang, _dir: dir }
     }
 
     pub fn mounted(&self) -> &Mounted {
@@ -174,6 +204,20 @@ pub fn connect(endpoint: &Endpoint) -> Remote {
         .unwrap()
 }
 
+fn mount_directory(
+    source: &Path,
+    path: &Path,
+    options: &MountOptions,
+    queue_max: u32,
+    wrap: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>,
+) -> (Mounted, Arc<Engine>, Arc<Recorder>) {
+    let store = wrap(Arc::new(DirectoryStore::new(source).unwrap()));
+    let engine = engine_with(store.clone(), queue_max);
+    let control = Arc::new(Recorder::default());
+    let mounted = iogate_fuse::mount(source, path, engine.clone(), store, options, control.clone());
+    (mounted.unwrap(), engine, control)
+}
+
 fn mount_tree(
     tree: Arc<dyn Tree>,
     path: &Path,
@@ -186,12 +230,12 @@ fn mount_tree(
 }
 
 pub fn engine_over(store: Arc<dyn Store>) -> Arc<Engine> {
-    let gate = GateConfig {
-        scheduler: SchedulerConfig::new(SchedulerKind::Fifo),
-        queue_max: 1024,
-        depth: 16,
-        layout: Layout::SINGLE,
-    };
+    engine_with(store, QUEUE_MAX)
+}
+
+fn engine_with(store: Arc<dyn Store>, queue_max: u32) -> Arc<Engine> {
+    let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
+    let gate = GateConfig { scheduler, queue_max, depth: 16, layout: Layout::SINGLE };
     Engine::new(&EngineConfig { gate }, store).unwrap()
 }
 
@@ -209,10 +253,16 @@ pub fn can_mount() -> bool {
     can
 }
 
+/// The transports that there are.
+fn transports() -> Vec<Transport> {
+    let uring = can_use_uring().then_some(Transport::Uring);
+    [Transport::Device].into_iter().chain(uring).collect()
+}
+
 /// Each transport with each cache mode.
 pub fn all_options() -> Vec<MountOptions> {
     let mut all = Vec::new();
-    for transport in [Transport::Device, Transport::Uring] {
+    for transport in transports() {
         for cache in [CacheMode::Direct, CacheMode::Page] {
             all.push(MountOptions { transport, cache, ..MountOptions::default() });
         }
@@ -222,6 +272,7 @@ pub fn all_options() -> Vec<MountOptions> {
 
 /// What a mount shows, by which transport, with which cache: not all that can be combined, but each of each.
 fn all_mounts() -> impl Iterator<Item = (Behind, MountOptions)> {
+    let transports = transports();
     let directories = all_options().into_iter().map(|options| (Behind::Directory, options));
     let others = [
         (Behind::Tree, Transport::Device, CacheMode::Direct),
@@ -229,6 +280,7 @@ fn all_mounts() -> impl Iterator<Item = (Behind, MountOptions)> {
         (Behind::Server, Transport::Device, CacheMode::Page),
         (Behind::Server, Transport::Uring, CacheMode::Direct),
     ];
+    let others = others.into_iter().filter(move |(_, transport, _)| transports.contains(transport));
     let others = others.map(|(behind, transport, cache)| {
         (behind, MountOptions { transport, cache, ..MountOptions::default() })
     });
