@@ -2,7 +2,7 @@
 
 use super::nested::groups;
 use super::*;
-use crate::blame::Cause;
+use crate::blame::{Accounting, Cause};
 
 /// For how long applications wait for caps, by what buckets and queues are between any two calls of the gate.
 #[derive(Default)]
@@ -115,7 +115,7 @@ proptest! {
             if number == from {
                 // From here on.
                 counted.capped.clear();
-                gate.set_accounting(time, Some(&Prices::default()));
+                gate.set_accounting(time, Some((Accounting::Exact, &Prices::default())));
             }
             wake = ask(&mut gate, now, &mut serving);
         }
@@ -146,7 +146,7 @@ fn who_is_over_a_cap_by_what_others_wait_for_waits_for_the_cap() {
     let capped = Entitlement { max: rate(1 << 20), ..Entitlement::default() };
     let policy = Policy { apps: [(AppId(1), capped)].into(), ..Policy::default() };
     gate.set_policy(Time::ZERO, Some(&policy)).unwrap();
-    gate.set_accounting(Time::ZERO, Some(&Prices::default()));
+    gate.set_accounting(Time::ZERO, Some((Accounting::Exact, &Prices::default())));
     let mut serving = VecDeque::new();
     // What is in service, a write that waits for that, and a read that waits for the write; beside them, one that waits for its turn.
     let of_file = |id, app, op| Request { op, file: FileId(1), ..block(id, app) };
