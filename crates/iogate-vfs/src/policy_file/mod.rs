@@ -448,7 +448,9 @@ mod tests {
         assert_eq!((global.coordinators.len(), global.gates, global.terms.lease), (2, 3, Span::from_secs(2)));
         // Numbers of users mean nothing to who divides by jobs.
         let digests = ["user", "job", "app", "account", "group/user", "account/job"].map(|by| {
-            let text = format!("by = \"{by}\"\n[others]\nmax = \"1MB/s\"\n[global]\ncoordinator = \"a:1\"\ngates = 3");
+            let text = format!(
+                "by = \"{by}\"\n[others]\nmax = \"1MB/s\"\n[global]\ncoordinator = \"a:1\"\ngates = 3"
+            );
             parse(&text).unwrap().global.unwrap().terms.digest()
         });
         assert_eq!(BTreeSet::from(digests).len(), digests.len());
