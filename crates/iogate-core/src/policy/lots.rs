@@ -127,8 +127,8 @@ impl Arbiter {
         id
     }
 
-    /// What others have had meanwhile is owed to whoever has the lot, as far as that is no more than [`CLAIM_LOTS`]. Else who asks for little
-    /// for long, and then for much, would have all that there is for as long.
+    /// What others have had meanwhile is owed to whoever has the lot, as far as that is no more than [`CLAIM_LOTS`]. Else who asks for
+    /// little for long, and then for much, would have all that there is for as long.
     fn bound_claim(&mut self, id: ClassId) {
         let mut at = Some(id);
         while let Some(of) = at {

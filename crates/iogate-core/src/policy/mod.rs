@@ -7,9 +7,9 @@
 //! - *Weights*: start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996) over *lots*. A lot is a budget of device time. The
 //!   application with the least start tag gets one, and its requests are admitted until it is spent; then its next start tag is larger by
 //!   what its dispatches took, divided by its weight. Two that always have requests thus differ by no more than a lot and a dispatch each.
-//!   Who has the lot and nothing that waits, but has not been away for long, keeps it for as long as it would have the next one, too: a slot
-//!   that it leaves free is *lent* to whoever has the least tag of the others, for one dispatch. What is lent is owed to it, up to four
-//!   lots. Where a device has an arm, slots are kept free for who is back before going elsewhere were worth it, and that is its time.
+//!   Who has the lot and nothing that waits, but has not been away for long, keeps it for as long as it would have the next one, too: a
+//!   slot that it leaves free is *lent* to whoever has the least tag of the others, for one dispatch. What is lent is owed to it, up to
+//!   four lots. Where a device has an arm, slots are kept free for who is back before going elsewhere were worth it, and that is its time.
 //! - *Charges* are measured: while m dispatches are in service, each is charged the m-th part of the time, so that all charges
 //!   together are the time in which the gate was busy. A dispatch of several applications is shared by bytes.
 //! - *Floors* (after mClock: Gulati, Merchant and Varman, OSDI 2010): a request is due when the floor says that the next one should have

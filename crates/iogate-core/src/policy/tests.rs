@@ -167,7 +167,7 @@ impl World {
                     number += 1;
                     let App { think, late: (every, by), .. } = apps[app];
                     counts[app] += 1;
-                    let late = if counts[app] % every == 0 { by } else { 0 };
+                    let late = if counts[app].is_multiple_of(every) { by } else { 0 };
                     comes.insert((now + think + late, number), app);
                 }
             }

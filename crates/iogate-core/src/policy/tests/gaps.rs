@@ -101,8 +101,8 @@ fn what_an_operation_costs_that_does_not_come_says_nothing() {
     }
 }
 
-/// As a small jump is, a gap is lent; as it is one of an arm, the arm stays for who is back before it had gone there and back. Both think for
-/// longer than a request takes, and are late now and then.
+/// As a small jump is, a gap is lent; as it is one of an arm, the arm stays for who is back before it had gone there and back. Both think
+/// for longer than a request takes, and are late now and then.
 #[test]
 fn who_thinks_for_longer_than_a_request_takes_keeps_its_lot() {
     for (jump, think, until, points) in [

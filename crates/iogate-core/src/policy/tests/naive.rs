@@ -280,7 +280,7 @@ impl Naive {
             let least = self.key(first).saturating_sub(claim);
             match around {
                 Some(branch) => {
-                    self.classes[branch].virtual_time = self.classes[branch].virtual_time.max(least)
+                    self.classes[branch].virtual_time = self.classes[branch].virtual_time.max(least);
                 }
                 None => self.top.0 = self.top.0.max(least),
             }
