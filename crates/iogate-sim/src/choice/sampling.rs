@@ -24,11 +24,7 @@ pub struct Charged {
     pub plus_minus: f64,
 }
 
-/// Most requests of a mix.
-const REQUESTS_MAX: u64 = 200_000;
-
-/// Carries out a mix of which nobody comes to an end, with `fifo`, and looks at its accounts at these times: of each all pairs. What comes
-/// after the most requests is not looked at.
+/// Carries out a mix of which nobody comes to an end, with `fifo`, and looks at its accounts at these times: of each all pairs.
 pub fn charged(mix: &Mix, known: Known, looks: &[Time]) -> Vec<Vec<Charged>> {
     let last = looks.iter().copied().max().unwrap_or_default();
     let mix = mix.endless_until(last + Span::from_millis(100));
@@ -38,7 +34,7 @@ pub fn charged(mix: &Mix, known: Known, looks: &[Time]) -> Vec<Vec<Charged>> {
     };
     let look = |how: Accounting| {
         let (mut is_on, mut seen) = (false, Vec::new());
-        run_with(&mix, &fifo(), None, REQUESTS_MAX, |now: Time, gate: &mut Gate, _| {
+        run_with(&mix, &fifo(), None, u64::MAX, |now: Time, gate: &mut Gate, _| {
             if !std::mem::replace(&mut is_on, true) {
                 gate.set_accounting(Time::ZERO, Some((how, &prices)));
             }
