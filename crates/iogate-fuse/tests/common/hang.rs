@@ -36,6 +36,8 @@ fn watch(path: &str, connection: &str, is_over: &Receiver<()>) {
     if let Err(error) = abort(connection) {
         say(&format!("{path} cannot be aborted: {error}"));
     }
+    // What is dead is not taken off with its `Mounted`. It may have been taken off before.
+    let _ = rustix::mount::unmount(path, UnmountFlags::DETACH);
     if lasts(FAILING_MAX) {
         say(&format!("HANGS: the test with {path} goes on without its mount: the process ends"));
         std::process::exit(101);
