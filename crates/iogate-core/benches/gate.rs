@@ -3,8 +3,8 @@
 //! `cargo bench -p iogate-core --bench gate -- [--quick] [--json] [--only SCHEDULER]
 //! [--queued N] [--pattern P] [--files N] [--rounds N]`. Time is the thread's CPU time; the table shows medians of rounds.
 //!
-//! With `--accounts`: what accounts of who slows whom down cost, of samples and exact ones, of three gates side by side, round by round, with
-//! 1 to 16 applications, at depths of 1 and 16; time goes on between a dispatch and its completion. `--only SIDE` (`off`, `sampled` or
+//! With `--accounts`: what accounts of who slows whom down cost, of samples and exact ones, of three gates side by side, round by round,
+//! with 1 to 16 applications, at depths of 1 and 16; time goes on between a dispatch and its completion. `--only SIDE` (`off`, `sampled` or
 //! `exact`) has one of them alone, with `fifo`, 4 applications and a depth of 16, for a count of instructions.
 //!
 //! With `--policy`: what a policy costs in the same way: none, one of applications, one of groups with these applications in them.

@@ -11,8 +11,8 @@ use crate::request::AppId;
 use crate::time::Span;
 
 /// What each application waited for between two looks at the accounts of one gate, in the order of the later one. Those that had nothing
-/// in the gate meanwhile are left out; those of whom no sample knows have no time. As in an [`Account`], causes sum to the time, and so does the time by application but for what is
-/// nobody's.
+/// in the gate meanwhile are left out; those of whom no sample knows have no time. As in an [`Account`], causes sum to the time, and so
+/// does the time by application but for what is nobody's.
 pub fn window(before: &[Account], after: &[Account]) -> Vec<Account> {
     let of = |accounts: &[Account], app: Option<AppId>| accounts.iter().find(|of| of.app == app).cloned();
     let goes_on = |before: &Account| {
