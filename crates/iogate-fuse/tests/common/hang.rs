@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::mount::{MountFlags, UnmountFlags};
 
 /// A test has each of its mounts for seconds.
-const MOUNTED_MAX: Duration = Duration::from_secs(120);
+const MOUNTED_MAX: Duration = Duration::from_secs(300);
 /// How long a test may take to fail when its mount is gone.
 const FAILING_MAX: Duration = Duration::from_secs(60);
 
