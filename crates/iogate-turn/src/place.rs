@@ -154,7 +154,14 @@ mod tests {
     use super::*;
 
     fn mount(point: &str, fs_type: &str, source: &str) -> Mount {
-        Mount { id: 0, root: "/".into(), point: point.into(), fs_type: fs_type.into(), source: source.into() }
+        Mount {
+            id: 0,
+            root: "/".into(),
+            point: point.into(),
+            fs_type: fs_type.into(),
+            source: source.into(),
+            options: Vec::new(),
+        }
     }
 
     fn settings(places: &str) -> Settings {
