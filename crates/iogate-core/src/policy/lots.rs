@@ -86,7 +86,7 @@ impl Arbiter {
         Next::Admit(id)
     }
 
-    /// What becomes of a slot that whoever has the lot leaves free, as nothing of its waits.
+    /// What becomes of a slot that whoever has the lot leaves free: nothing that it has waits.
     fn gap(&mut self, now: Time, id: ClassId) -> Gap {
         let class = &self.classes[id.index()];
         let is_near = class.admitted > 0 || class.think < THINK_MAX && class.late_from() > now;
