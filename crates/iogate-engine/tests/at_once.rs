@@ -66,20 +66,21 @@ impl Store for Keeping {
 
 type Told = (usize, io::Result<usize>, ThreadId);
 
-/// Writes of these lengths, one behind the other; each tells its number, its result and its thread.
-fn writes(
+/// Submits writes of these lengths, one behind the other, each of which tells its number, its result and its thread. Returns those that
+/// have found no room, and what is told.
+fn submit_at_once(
+    engine: &Arc<Engine>,
     file: &FileHandle,
-    memory: &'static [u8],
     lengths: &[u32],
-    tell: &mpsc::Sender<Told>,
-) -> Vec<(Transfer, Completion)> {
+) -> (Vec<(Transfer, Completion)>, mpsc::Receiver<Told>) {
+    let (tell, told) = mpsc::channel();
     let mut offset = 0;
     let write = |(number, bytes): (usize, &u32)| {
         let transfer = Transfer {
             file: FileHandle::clone(file),
             op: Op::Write,
             offset,
-            memory: memory.as_ptr().cast_mut(),
+            memory: BYTES.as_ptr().cast_mut(),
             bytes: *bytes,
             origin: Origin::default(),
             extends: false,
@@ -90,7 +91,10 @@ fn writes(
             Box::new(move |result| tell.send((number, result, std::thread::current().id())).unwrap());
         (transfer, done)
     };
-    lengths.iter().enumerate().map(write).collect()
+    let mut batch = lengths.iter().enumerate().map(write).collect();
+    // SAFETY: the memory is never written to, and lives for ever.
+    unsafe { engine.submit_at_once(&mut batch) };
+    (batch, told)
 }
 
 static BYTES: [u8; 8192] = [7; 8192];
@@ -101,10 +105,7 @@ fn what_is_done_at_once_is_done_by_the_caller() {
         let store = Arc::new(MemoryStore::new());
         let file = store.open("f".as_ref(), CREATE).unwrap();
         let engine = engine(store.clone(), kind, 100, 4);
-        let (tell, told) = mpsc::channel();
-        let mut batch = writes(&file, &BYTES, &[100; 16], &tell);
-        // SAFETY: the memory is never written to, and lives for ever.
-        unsafe { engine.submit_at_once(&mut batch) };
+        let (batch, told) = submit_at_once(&engine, &file, &[100; 16]);
         assert!(batch.is_empty());
         let mut numbers: Vec<_> = told
             .try_iter()
@@ -124,10 +125,7 @@ fn what_the_store_keeps_does_not_keep_the_caller() {
     let store = Keeping::new(100);
     let file = store.open("f".as_ref(), CREATE).unwrap();
     let engine = engine(store.clone(), SchedulerKind::Fifo, 100, 16);
-    let (tell, told) = mpsc::channel();
-    let mut batch = writes(&file, &BYTES, &[100, 4096, 100, 4096], &tell);
-    // SAFETY: the memory is never written to, and lives for ever.
-    unsafe { engine.submit_at_once(&mut batch) };
+    let (batch, told) = submit_at_once(&engine, &file, &[100, 4096, 100, 4096]);
     assert!(batch.is_empty());
     let at_once: Vec<_> = told.try_iter().map(|(number, result, _)| (number, result.unwrap())).collect();
     assert_eq!(at_once, [(0, 100), (2, 100)]);
@@ -142,14 +140,11 @@ fn what_finds_no_room_stays_with_the_caller() {
     let store = Keeping::new(0);
     let file = store.open("f".as_ref(), CREATE).unwrap();
     let engine = engine(store.clone(), SchedulerKind::Fifo, 2, 1);
-    let (tell, told) = mpsc::channel();
-    let mut batch = writes(&file, &BYTES, &[100; 5], &tell);
-    // SAFETY: the memory is never written to, and lives for ever.
-    unsafe { engine.submit_at_once(&mut batch) };
+    let (batch, told) = submit_at_once(&engine, &file, &[100; 5]);
     assert_eq!(batch.iter().map(|(transfer, _)| transfer.offset).collect::<Vec<_>>(), [200, 300, 400]);
     assert_eq!(told.try_iter().count(), 0);
     store.let_go();
-    // SAFETY: as above.
+    // SAFETY: as of those before.
     unsafe { engine.submit_all(batch) };
     let mut numbers: Vec<_> = (0..5).map(|_| told.recv_timeout(PATIENCE).unwrap().0).collect();
     numbers.sort_unstable();
@@ -162,10 +157,7 @@ fn a_closed_gate_tells_at_once() {
     let file = store.open("f".as_ref(), CREATE).unwrap();
     let engine = engine(store, SchedulerKind::Fifo, 2, 1);
     engine.shutdown();
-    let (tell, told) = mpsc::channel();
-    let mut batch = writes(&file, &BYTES, &[100; 2], &tell);
-    // SAFETY: the memory is never written to, and lives for ever.
-    unsafe { engine.submit_at_once(&mut batch) };
+    let (batch, told) = submit_at_once(&engine, &file, &[100; 2]);
     assert!(batch.is_empty());
     let told: Vec<_> = told.try_iter().map(|(_, result, _)| result.unwrap_err().kind()).collect();
     assert_eq!(told, [io::ErrorKind::BrokenPipe; 2]);

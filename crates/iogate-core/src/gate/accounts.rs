@@ -53,15 +53,14 @@ impl Gate {
     /// Books all that is in the gate.
     fn account_all(&mut self, now: Time) {
         // Those that are held come in as if they were not, as who waits may be waited for.
-        let waiting = self.pending.slots_in(&[State::Queued, State::Deferred, State::Held]);
-        for &slot in &waiting {
+        for slot in self.pending.slots_in(&[State::Queued, State::Deferred, State::Held]) {
             let place = match self.pending.slot(slot).state {
                 State::Deferred => Place::Deferred,
                 _ => Place::Queued,
             };
             self.account(now, slot, place);
         }
-        self.account_deferred(now, &waiting);
+        self.account_caps(now);
         let in_service: Vec<_> = self.service.ids().collect();
         for &id in &in_service {
             for slot in self.service.slots(id, &self.pending).collect::<Vec<_>>() {

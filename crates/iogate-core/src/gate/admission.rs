@@ -396,25 +396,11 @@ impl Gate {
         }
     }
 
-    /// Of all classes.
-    fn account_caps(&mut self, now: Time) {
+    /// Of all classes. O(classes).
+    pub(super) fn account_caps(&mut self, now: Time) {
         if let (Some(blame), Some(admission)) = (&mut self.blame, &mut self.admission) {
             admission.arbiter.caps().for_each(|(app, is_capped)| blame.capped(now, app, is_capped));
             admission.arbiter.forget_toggled();
-        }
-    }
-
-    /// Of those that wait, where accounts begin.
-    pub(super) fn account_deferred(&mut self, now: Time, waiting: &[SlotId]) {
-        let Some(admission) = &mut self.admission else { return };
-        admission.arbiter.forget_toggled();
-        let deferred = waiting.iter().map(|&slot| self.pending.slot(slot));
-        let mut classes: Vec<u16> =
-            deferred.filter(|slot| slot.state == State::Deferred).map(|slot| slot.class).collect();
-        classes.sort_unstable();
-        classes.dedup();
-        for id in classes {
-            self.account_cap(now, ClassId(id));
         }
     }
 

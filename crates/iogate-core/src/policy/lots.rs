@@ -105,11 +105,12 @@ impl Arbiter {
             return Gap::Kept(Some(back));
         }
         self.charge_kept(now, id);
-        match is_near && self.is_asked() && self.classes[id.index()].budget > 0 {
-            false => Gap::Over,
-            // One arm goes there and back once for what is lent.
-            true if self.admitted > 0 => Gap::Kept(None),
-            true => Gap::Lent,
+        let keeps = is_near && self.is_asked() && self.classes[id.index()].budget > 0;
+        // One arm goes there and back once for what is lent.
+        match (keeps, self.admitted) {
+            (false, _) => Gap::Over,
+            (true, 0) => Gap::Lent,
+            (true, _) => Gap::Kept(None),
         }
     }
 

@@ -44,6 +44,16 @@ pub enum Known {
     Nothing,
 }
 
+impl Known {
+    /// What they take the storage of a mix to charge.
+    pub(super) fn prices(self, mix: &Mix) -> Prices {
+        match self {
+            Known::Profile => mix.storage.profile().prices(),
+            Known::Nothing => Prices::default(),
+        }
+    }
+}
+
 /// What the account of an application charges another one with, in seconds.
 pub(super) fn blamed(accounts: &[Account], app: u32, by: u32) -> f64 {
     let account = accounts.iter().find(|account| account.app == Some(AppId(app)));
@@ -53,10 +63,7 @@ pub(super) fn blamed(accounts: &[Account], app: u32, by: u32) -> f64 {
 
 /// Carries out a mix with `fifo`, and without each of its applications, with the same seeds: all pairs.
 pub fn pairs(mix: &Mix, known: Known) -> Vec<Pair> {
-    let prices = match known {
-        Known::Profile => mix.storage.profile().prices(),
-        Known::Nothing => Prices::default(),
-    };
+    let prices = known.prices(mix);
     let mut is_on = false;
     let base = run_with(mix, &fifo(), None, u64::MAX, |_, gate, _| {
         if !std::mem::replace(&mut is_on, true) {

@@ -28,10 +28,7 @@ pub struct Charged {
 pub fn charged(mix: &Mix, known: Known, looks: &[Time]) -> Vec<Vec<Charged>> {
     let last = looks.iter().copied().max().unwrap_or_default();
     let mix = mix.endless_until(last + Span::from_millis(100));
-    let prices = match known {
-        Known::Profile => mix.storage.profile().prices(),
-        Known::Nothing => Default::default(),
-    };
+    let prices = known.prices(&mix);
     let look = |how: Accounting| {
         let (mut is_on, mut seen) = (false, Vec::new());
         run_with(&mix, &fifo(), None, u64::MAX, |now: Time, gate: &mut Gate, _| {
