@@ -12,7 +12,7 @@ setup: ## install what this machine lacks (Debian packages, Rust components, car
 build: ## build the program: target/debug/iogate
 	cargo build --locked --workspace
 
-release: ## build the program and the libraries optimised: target/release
+release: ## build the program and the libraries optimised: target/release (PGO=1: by profiles of runs, takes twice as long)
 	@scripts/install --build
 
 install: ## install program, libraries, headers, man pages and completions (PREFIX=/usr/local DESTDIR= LIBDIR=PREFIX/lib)

@@ -99,6 +99,7 @@ sed -i 's/1[.]63/99.0/' "$SIDE/rust/rustc"
 refused 2 'there is no C compiler.* a C compiler \(Debian: gcc libc6-dev\)' bash -c 'with_tools ":$SIDE/rust" install'
 ln -s "$(command -v cc)" "$SIDE/tools/cc"
 refused 2 'cargo was called' bash -c 'with_tools ":$SIDE/rust" install'
+refused 2 'there is no llvm-profdata of this compiler: rustup component add llvm-tools' bash -c 'PGO=1 with_tools ":$SIDE/rust" release'
 
 # What a user has built is what root installs, who has no Rust.
 built_small

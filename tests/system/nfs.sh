@@ -88,6 +88,8 @@ assert gate["read"]["failed"] == gate["write"]["failed"] == 0
 assert len(gate["apps"]) >= 2, "two users of one client"
 assert any(app["id"] == 77 for app in gate["apps"]), gate["apps"]
 END
+"$IOGATE" why --json "unix:$WORK/control" >"$SIDE/why.json" || fail "it does not say who slows whom down"
+grep -q 77 "$SIDE/why.json" || fail "the application that a file names is not in the accounts"
 "$IOGATE" set "unix:$WORK/control" fair=user || fail "no policy can be set"
 nfs names
 

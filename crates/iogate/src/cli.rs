@@ -4,10 +4,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use iogate_core::SchedulerConfig;
 use iogate_core::sched::SchedulerKind;
+use iogate_engine::Accounts;
 
 use crate::commands::layout::LayoutChoice;
 use crate::failure::Failure;
@@ -252,8 +253,8 @@ pub(crate) struct MountArgs {
     pub(crate) http: Option<metrics::Address>,
 
     /// Keep accounts of who slows whom down, for `iogate why`: of samples of the time (sampled), of all of it (on), or none (off)
-    #[arg(long, value_name = "HOW", default_value = "sampled", value_parser = PossibleValuesParser::new(["sampled", "on", "off"]), help_heading = SEEN)]
-    pub(crate) accounts: String,
+    #[arg(long, value_name = "HOW", default_value = "sampled", value_parser = kinds_of_accounts(), help_heading = SEEN)]
+    pub(crate) accounts: Accounts,
 
     /// Stay in the foreground until the mount ends
     #[arg(long, short, help_heading = None)]
@@ -278,6 +279,12 @@ pub(crate) struct MountArgs {
     /// Tells the starting process when the mount is ready
     #[arg(long, hide = true)]
     pub(crate) announce: bool,
+}
+
+/// How accounts are kept, by name.
+fn kinds_of_accounts() -> impl TypedValueParser<Value = Accounts> {
+    PossibleValuesParser::new(Accounts::ALL.map(Accounts::name))
+        .map(|name| Accounts::by_name(&name).unwrap_or_default())
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

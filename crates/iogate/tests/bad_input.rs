@@ -126,6 +126,8 @@ const CASES: &[(i32, &str, &str)] = &[
     (1, "nfs nowhere", "must be a directory"),
     (1, "nfs file", "must be a directory"),
     (2, "nfs dir --listen nonsense", "expected ADDRESS:PORT"),
+    (2, "nfs dir --accounts on", "--control <unix:PATH>"),
+    (2, "nfs dir --control unix:socket --accounts some", "sampled, on, off"),
     (2, "nfs dir --listen 127.0.0.1:99999", "expected ADDRESS:PORT"),
     (2, "nfs dir --allow 300.0.0.0/8", "expected an address or a network"),
     (2, "nfs dir --allow 10.0.0.0/64", "expected an address or a network"),

@@ -33,15 +33,18 @@ impl Grid {
         self.start + rank / self.columns * self.height * self.line()
     }
 
-    /// How many bytes of process `rank` lie before `end`.
-    fn before(&self, rank: u64, end: u64) -> u64 {
-        let line = self.line();
-        let inside = end.saturating_sub(self.band(rank)).min(self.height * line);
-        if inside == 0 {
-            return 0;
-        }
-        let in_line = (inside % line).saturating_sub(rank % self.columns * self.width).min(self.width);
-        inside / line * self.width + in_line
+    /// How many bytes of process `rank` lie from `start` to `end`.
+    fn share(&self, rank: u64, start: u64, end: u64) -> u64 {
+        let (line, band, first) = (self.line(), self.band(rank), rank % self.columns * self.width);
+        let before = |at: u64| {
+            let inside = at.saturating_sub(band).min(self.height * line);
+            if inside == 0 {
+                return 0;
+            }
+            let in_line = (inside % line).saturating_sub(first).min(self.width);
+            inside / line * self.width + in_line
+        };
+        before(end) - before(start)
     }
 }
 
@@ -94,7 +97,11 @@ impl Division {
 
     /// How many bytes of process `rank` lie from `start` to `end`.
     pub(super) fn share(&self, rank: u64, start: u64, end: u64) -> u64 {
-        let before = |end| self.body.before(rank, end) + self.tail.before(rank, end);
-        before(end) - before(start)
+        if start >= end {
+            return 0;
+        }
+        // Most divisions have no shorter pieces.
+        let tail = if self.tail.width == 0 { 0 } else { self.tail.share(rank, start, end) };
+        self.body.share(rank, start, end) + tail
     }
 }

@@ -4,11 +4,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
+use iogate_engine::Accounts;
 use iogate_net::Endpoint;
 use iogate_nfs::Network;
 use iogate_vfs::Caller;
 
-use super::{KnownArgs, ORDER, RoomArgs, SEEN, SchedulerArgs, SharesArgs};
+use super::{KnownArgs, ORDER, RoomArgs, SEEN, SchedulerArgs, SharesArgs, kinds_of_accounts};
 use crate::metrics;
 
 /// Headings.
@@ -85,7 +86,7 @@ pub(crate) struct NfsArgs {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = None)]
     pub(crate) state: Option<PathBuf>,
 
-    /// Answer `iogate status`, `set` and `record` there (unix:PATH); users of this machine reach the files by it, too, as by `iogate serve`
+    /// Answer `iogate status`, `set`, `record` and `why` there (unix:PATH); users of this machine reach the files by it, too, as by `iogate serve`
     #[arg(long, value_name = "unix:PATH", help_heading = SEEN)]
     pub(crate) control: Option<Endpoint>,
 
@@ -95,4 +96,9 @@ pub(crate) struct NfsArgs {
     /// HOST:PORT, unix:PATH, or a port of loopback. Whoever reaches it may look; nothing can be changed there.
     #[arg(long, value_name = "ADDRESS", visible_alias = "metrics", requires = "control", help_heading = SEEN)]
     pub(crate) http: Option<metrics::Address>,
+
+    /// Keep accounts of who slows whom down, for `iogate why`: of samples of the time (sampled), of all of it (on), or none (off);
+    /// with --control
+    #[arg(long, value_name = "HOW", default_value = "sampled", value_parser = kinds_of_accounts(), requires = "control", help_heading = SEEN)]
+    pub(crate) accounts: Accounts,
 }

@@ -13,7 +13,7 @@ use iogate_core::recording::RecordingError;
 use iogate_core::stats::summary::{Names, Summary};
 use iogate_core::{AppId, FileId, SchedulerKind};
 use iogate_engine::store::{Backend, DeviceStats, DirectoryOptions, DirectoryStore, ModelledStore};
-use iogate_engine::{Accounts, Engine, Store};
+use iogate_engine::{Engine, Store};
 use iogate_fuse::{
     AppFile, AppNames, CacheMode, Control, FileNames, MountError, MountOptions, Mounted, Transport,
 };
@@ -96,7 +96,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         }
     };
     let engine = storage::engine(pinned, fixed, known, &args.room, layout.gate, store.clone())?;
-    engine.keep_accounts(Accounts::by_name(&args.accounts).unwrap_or_default());
+    engine.keep_accounts(args.accounts);
     if let Some(shares) = &shares {
         shares.set(&engine, &ThisSystem).map_err(|error| Failure::usage(anyhow!(error)))?;
     }

@@ -70,6 +70,9 @@ pub(crate) fn run(args: &NfsArgs) -> Result<(), Failure> {
     let config = ServerConfig { exports: vec![export], access, limits: Limits::default() };
     let nfs = iogate_nfs::Server::start(config, listener).context("the server cannot be started")?;
     let control = control(args, &tree, &engine, &layout)?;
+    if control.is_some() {
+        engine.keep_accounts(args.accounts);
+    }
 
     let address = nfs.address().context("where it listens")?;
     let registered = args.portmap.then(|| register(address)).transpose()?;
