@@ -6,7 +6,7 @@
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-needs nfs-ls nfs-cp nfs-cat python3
+needs jq nfs-ls nfs-cp nfs-cat python3
 [ "$(id -u)" -eq 0 ] || skip "clients of NFS come from ports that take root"
 client=$(dirname "$0")/nfs_client.py
 
@@ -16,7 +16,7 @@ serve() {
     shift
     # An earlier one has said that it is ready, too.
     : >"$WORK/server.out"
-    "$IOGATE" nfs "$SRC" --listen "$at" --scheduler "$SCHEDULER" --control "unix:$WORK/control" "$@" \
+    "$IOGATE" nfs "$SRC" --listen "$at" --scheduler "$SCHEDULER" --control "unix:$WORK/control" --accounts on "$@" \
         >"$WORK/server.out" 2>>"$WORK/server.log" &
     SERVER=$!
     ready_or_gone() { grep -q '^ready$' "$WORK/server.out" || is_gone "$SERVER"; }
@@ -89,7 +89,7 @@ assert len(gate["apps"]) >= 2, "two users of one client"
 assert any(app["id"] == 77 for app in gate["apps"]), gate["apps"]
 END
 "$IOGATE" why --json "unix:$WORK/control" >"$SIDE/why.json" || fail "it does not say who slows whom down"
-grep -q 77 "$SIDE/why.json" || fail "the application that a file names is not in the accounts"
+jq -e '.[0].apps | any(.app == "77" and .busy_s > 0)' "$SIDE/why.json" >/dev/null || fail "the application that a file names is not in the accounts: $(cat "$SIDE/why.json")"
 "$IOGATE" set "unix:$WORK/control" fair=user || fail "no policy can be set"
 nfs names
 
