@@ -86,7 +86,7 @@ pub(crate) struct NfsArgs {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = None)]
     pub(crate) state: Option<PathBuf>,
 
-    /// Answer `iogate status`, `set`, `record` and `why` there (unix:PATH); users of this machine reach the files by it, too, as by `iogate serve`
+    /// Answer `iogate status`, `set`, `record` and `why` there (unix:PATH); users of this machine reach the files by it, too
     #[arg(long, value_name = "unix:PATH", help_heading = SEEN)]
     pub(crate) control: Option<Endpoint>,
 
