@@ -62,7 +62,7 @@ impl Found {
 #[derive(Debug)]
 pub(super) struct Pages {
     extents: BTreeMap<(FileId, u64), Extent>,
-    /// What was found last, for as long as no extent changes: a read asks for one page several times.
+    /// What was found or changed last: a read asks for one page several times.
     found: Cell<Option<Found>>,
     /// Those that can go, the least recently used first.
     clean: BTreeSet<(u64, FileId, u64)>,
@@ -173,12 +173,18 @@ impl Pages {
             let now = self.used / self.grain;
             let known = found.is_some_and(|(_, extent)| !use_them || extent.generation == now);
             if new != old || (!known && new.is_some()) {
-                if let Some((from, extent)) = found {
-                    self.cut_out(file, from, extent, (at, stretch));
-                }
-                if let Some((state, io)) = new {
-                    let generation = found.filter(|_| known).map(|(_, extent)| extent.generation);
-                    self.put(file, (at, stretch), state, io, generation);
+                let generation = found.filter(|_| known).map(|(_, extent)| extent.generation);
+                let is_whole = found.is_some_and(|(from, extent)| (from, extent.end) == (at, stretch));
+                let in_place = new
+                    .filter(|_| is_whole)
+                    .is_some_and(|new| self.put_in_place(file, (at, stretch), new, generation));
+                if !in_place {
+                    if let Some((from, extent)) = found {
+                        self.cut_out(file, from, extent, (at, stretch));
+                    }
+                    if let Some((state, io)) = new {
+                        self.put(file, (at, stretch), state, io, generation);
+                    }
                 }
             }
             at = stretch;
@@ -225,6 +231,47 @@ impl Pages {
         }
     }
 
+    /// Puts pages where an extent of just these is, of a generation, or used now. Not if they would be parts of several extents then, or are joined
+    /// with a neighbour: then nothing has changed.
+    fn put_in_place(
+        &mut self,
+        file: FileId,
+        (start, end): (u64, u64),
+        (state, io): (State, u32),
+        generation: Option<u64>,
+    ) -> bool {
+        if generation.is_none() && end - start > self.grain - self.used % self.grain {
+            return false;
+        }
+        let new = Extent { end, state, io, generation: generation.unwrap_or(self.used / self.grain) };
+        // One search finds it and both neighbours.
+        let mut around = self.extents.range_mut(..=(file, end));
+        let mut this = around.next_back();
+        if let Some((key, next)) = &this
+            && **key == (file, end)
+        {
+            if next.is_like(&new) {
+                return false;
+            }
+            this = around.next_back();
+        }
+        let Some((_, this)) = this else { return false };
+        if let Some((&(other, _), before)) = around.next_back()
+            && other == file
+            && before.end == start
+            && before.is_like(&new)
+        {
+            return false;
+        }
+        let old = std::mem::replace(this, new);
+        if generation.is_none() {
+            self.used += end - start;
+        }
+        self.unindex(file, start, &old);
+        self.index(file, start, &new);
+        true
+    }
+
     /// Removes a part of an extent.
     fn cut_out(&mut self, file: FileId, from: u64, extent: Extent, (start, end): (u64, u64)) {
         self.remove(file, from);
@@ -238,19 +285,27 @@ impl Pages {
 
     /// Adds an extent, joined with its neighbours where they are alike.
     fn insert(&mut self, file: FileId, start: u64, mut extent: Extent) {
-        if let Some((&(_, at), next)) = self.extents.range((file, extent.end)..=(file, extent.end)).next()
-            && next.is_like(&extent)
+        // One search finds both.
+        let mut around = self.extents.range_mut(..=(file, extent.end));
+        let mut before = around.next_back();
+        if let Some((key, next)) = &before
+            && **key == (file, extent.end)
         {
-            extent.end = next.end;
-            self.remove(file, at);
+            if next.is_like(&extent) {
+                let end = next.end;
+                self.remove(file, extent.end);
+                extent.end = end;
+                return self.insert(file, start, extent);
+            }
+            before = around.next_back();
         }
-        if let Some((&(other, _), before)) = self.extents.range_mut(..(file, start)).next_back()
+        if let Some((&(other, from), before)) = before
             && other == file
             && before.end == start
             && before.is_like(&extent)
         {
             before.end = extent.end;
-            self.found.set(None);
+            self.found.set(Some(Found { file, page: from, extent: Some((from, *before)) }));
             self.count[extent.state as usize] += extent.end - start;
             return;
         }
@@ -258,6 +313,18 @@ impl Pages {
     }
 
     fn add(&mut self, file: FileId, start: u64, extent: Extent) {
+        self.index(file, start, &extent);
+        self.extents.insert((file, start), extent);
+    }
+
+    fn remove(&mut self, file: FileId, start: u64) -> Option<Extent> {
+        let extent = self.extents.remove(&(file, start))?;
+        self.unindex(file, start, &extent);
+        Some(extent)
+    }
+
+    /// An extent is there from now on.
+    fn index(&mut self, file: FileId, start: u64, extent: &Extent) {
         self.count[extent.state as usize] += extent.end - start;
         match extent.state {
             State::Clean => {
@@ -268,13 +335,12 @@ impl Pages {
             }
             _ => {}
         }
-        self.extents.insert((file, start), extent);
-        self.found.set(None);
+        // What has just changed is what is most often asked for next.
+        self.found.set(Some(Found { file, page: start, extent: Some((start, *extent)) }));
     }
 
-    fn remove(&mut self, file: FileId, start: u64) -> Option<Extent> {
-        let extent = self.extents.remove(&(file, start))?;
-        self.found.set(None);
+    /// An extent is not there any more.
+    fn unindex(&mut self, file: FileId, start: u64, extent: &Extent) {
         self.count[extent.state as usize] -= extent.end - start;
         match extent.state {
             State::Clean => {
@@ -285,6 +351,6 @@ impl Pages {
             }
             _ => {}
         }
-        Some(extent)
+        self.found.set(None);
     }
 }
