@@ -231,8 +231,8 @@ impl Pages {
         }
     }
 
-    /// Puts pages where an extent of just these is, of a generation, or used now. Not if they would be parts of several extents then, or are joined
-    /// with a neighbour: then nothing has changed.
+    /// Puts pages where an extent of just these is, of a generation, or used now. Not if they would be parts of several extents then,
+    /// or are joined with a neighbour: then nothing has changed.
     fn put_in_place(
         &mut self,
         file: FileId,
