@@ -5,9 +5,11 @@
 //! generation, so a stream of any length needs an extent for each generation, and not a page for each 4 KiB.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use iogate_core::FileId;
+use iogate_core::hash::HashMap;
 
 /// What a page is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +27,9 @@ pub enum State {
 }
 
 const STATES: usize = 5;
+
+/// So many entries of extents that have changed are kept in any case.
+const CHANGED_KEPT: usize = 256;
 
 /// Pages of a file that are all alike; it begins where its key says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,15 +63,34 @@ impl Found {
     }
 }
 
+/// The extents of one file, by where they begin.
+#[derive(Debug, Default)]
+struct OfFile {
+    extents: BTreeMap<u64, Extent>,
+    /// Which of them are dirty.
+    dirty: BTreeSet<u64>,
+}
+
+impl OfFile {
+    /// The extent that begins at `end`, and those that begin before it, the last first: with one search.
+    fn around(&mut self, end: u64) -> (Option<Extent>, impl Iterator<Item = (u64, &mut Extent)>) {
+        let mut before =
+            self.extents.range_mut(..=end).rev().map(|(start, extent)| (*start, extent)).peekable();
+        let next = before.next_if(|(start, _)| *start == end).map(|(_, extent)| *extent);
+        (next, before)
+    }
+}
+
 /// The extents of all files.
 #[derive(Debug)]
 pub(super) struct Pages {
-    extents: BTreeMap<(FileId, u64), Extent>,
+    files: HashMap<FileId, OfFile>,
+    extents: usize,
     /// What was found or changed last: a read asks for one page several times.
     found: Cell<Option<Found>>,
-    /// Those that can go, the least recently used first.
-    clean: BTreeSet<(u64, FileId, u64)>,
-    dirty: BTreeSet<(FileId, u64)>,
+    /// Generation, file and start of each clean extent, the least recently used first. Entries of extents that have changed since stay
+    /// until they are met, or are three quarters of all: to remove each at once would cost a search.
+    clean: BinaryHeap<Reverse<(u64, FileId, u64)>>,
     count: [u64; STATES],
     grain: u64,
     used: u64,
@@ -76,10 +100,10 @@ impl Pages {
     /// None, with a grain of so many pages (not zero).
     pub(super) fn new(grain: u64) -> Pages {
         Pages {
-            extents: BTreeMap::new(),
+            files: HashMap::default(),
+            extents: 0,
             found: Cell::new(None),
-            clean: BTreeSet::new(),
-            dirty: BTreeSet::new(),
+            clean: BinaryHeap::new(),
             count: [0; STATES],
             grain,
             used: 0,
@@ -102,7 +126,7 @@ impl Pages {
     }
 
     pub(super) fn extents(&self) -> usize {
-        self.extents.len()
+        self.extents
     }
 
     /// The extent that has a page, and where it begins.
@@ -110,9 +134,8 @@ impl Pages {
         if let Some(known) = self.found.get().and_then(|found| found.of(file, page)) {
             return known;
         }
-        let before = self.extents.range(..=(file, page)).next_back();
-        let has_it = before.filter(|((other, _), extent)| *other == file && extent.end > page);
-        let extent = has_it.map(|(&(_, start), extent)| (start, *extent));
+        let before = self.files.get(&file).and_then(|this| this.extents.range(..=page).next_back());
+        let extent = before.filter(|(_, extent)| extent.end > page).map(|(start, extent)| (*start, *extent));
         self.found.set(Some(Found { file, page, extent }));
         extent
     }
@@ -122,7 +145,8 @@ impl Pages {
         if self.find(file, page).is_some() {
             return page;
         }
-        self.extents.range((file, page)..(file, end)).next().map_or(end, |((_, start), _)| *start)
+        let next = self.files.get(&file).and_then(|this| this.extents.range(page..end).next());
+        next.map_or(end, |(start, _)| *start)
     }
 
     /// The first page from `page` on that is not there.
@@ -140,7 +164,7 @@ impl Pages {
     pub(super) fn dirty_run(&self, file: FileId, page: u64, most: u64) -> Option<(u64, u64)> {
         let start = match self.find(file, page) {
             Some((_, extent)) if extent.state == State::Dirty => page,
-            _ => self.dirty.range((file, page)..=(file, u64::MAX)).next()?.1,
+            _ => *self.files.get(&file)?.dirty.range(page..).next()?,
         };
         let mut end = start;
         while end < start + most
@@ -193,14 +217,27 @@ impl Pages {
 
     /// Removes the least recently used clean extent: what it was.
     pub(super) fn evict(&mut self) -> Option<(FileId, u64, u64)> {
-        let &(_, file, start) = self.clean.first()?;
-        let extent = self.remove(file, start)?;
-        Some((file, start, extent.end))
+        while let Some(Reverse(key)) = self.clean.pop() {
+            let (_, file, start) = key;
+            if self.is_clean(key)
+                && let Some(extent) = self.remove(file, start)
+            {
+                return Some((file, start, extent.end));
+            }
+        }
+        None
+    }
+
+    /// Whether there is a clean extent of this generation that begins here.
+    fn is_clean(&self, (generation, file, start): (u64, FileId, u64)) -> bool {
+        let extent = self.files.get(&file).and_then(|this| this.extents.get(&start));
+        extent.is_some_and(|extent| (extent.state, extent.generation) == (State::Clean, generation))
     }
 
     /// All extents of a file.
     pub(super) fn of_file(&self, file: FileId) -> impl Iterator<Item = (u64, Extent)> {
-        self.extents.range((file, 0)..=(file, u64::MAX)).map(|((_, start), extent)| (*start, *extent))
+        let extents = self.files.get(&file).map(|this| &this.extents);
+        extents.into_iter().flatten().map(|(start, extent)| (*start, *extent))
     }
 
     /// Whether a file has pages that are not as they are below.
@@ -244,26 +281,17 @@ impl Pages {
             return false;
         }
         let new = Extent { end, state, io, generation: generation.unwrap_or(self.used / self.grain) };
-        // One search finds it and both neighbours.
-        let mut around = self.extents.range_mut(..=(file, end));
-        let mut this = around.next_back();
-        if let Some((key, next)) = &this
-            && **key == (file, end)
-        {
-            if next.is_like(&new) {
-                return false;
-            }
-            this = around.next_back();
-        }
-        let Some((_, this)) = this else { return false };
-        if let Some((&(other, _), before)) = around.next_back()
-            && other == file
-            && before.end == start
-            && before.is_like(&new)
-        {
+        let Some((next, mut before)) = self.files.get_mut(&file).map(|this| this.around(end)) else {
+            return false;
+        };
+        let Some((_, this)) = before.next() else { return false };
+        let joins_before =
+            before.next().is_some_and(|(_, before)| before.end == start && before.is_like(&new));
+        if joins_before || next.is_some_and(|next| next.is_like(&new)) {
             return false;
         }
         let old = std::mem::replace(this, new);
+        drop(before);
         if generation.is_none() {
             self.used += end - start;
         }
@@ -285,22 +313,16 @@ impl Pages {
 
     /// Adds an extent, joined with its neighbours where they are alike.
     fn insert(&mut self, file: FileId, start: u64, mut extent: Extent) {
-        // One search finds both.
-        let mut around = self.extents.range_mut(..=(file, extent.end));
-        let mut before = around.next_back();
-        if let Some((key, next)) = &before
-            && **key == (file, extent.end)
+        let (next, mut before) = self.files.entry(file).or_default().around(extent.end);
+        if let Some(next) = next
+            && next.is_like(&extent)
         {
-            if next.is_like(&extent) {
-                let end = next.end;
-                self.remove(file, extent.end);
-                extent.end = end;
-                return self.insert(file, start, extent);
-            }
-            before = around.next_back();
+            drop(before);
+            self.remove(file, extent.end);
+            extent.end = next.end;
+            return self.insert(file, start, extent);
         }
-        if let Some((&(other, from), before)) = before
-            && other == file
+        if let Some((from, before)) = before.next()
             && before.end == start
             && before.is_like(&extent)
         {
@@ -309,16 +331,19 @@ impl Pages {
             self.count[extent.state as usize] += extent.end - start;
             return;
         }
+        drop(before);
         self.add(file, start, extent);
     }
 
     fn add(&mut self, file: FileId, start: u64, extent: Extent) {
+        self.files.entry(file).or_default().extents.insert(start, extent);
+        self.extents += 1;
         self.index(file, start, &extent);
-        self.extents.insert((file, start), extent);
     }
 
     fn remove(&mut self, file: FileId, start: u64) -> Option<Extent> {
-        let extent = self.extents.remove(&(file, start))?;
+        let extent = self.files.get_mut(&file)?.extents.remove(&start)?;
+        self.extents -= 1;
         self.unindex(file, start, &extent);
         Some(extent)
     }
@@ -328,10 +353,11 @@ impl Pages {
         self.count[extent.state as usize] += extent.end - start;
         match extent.state {
             State::Clean => {
-                self.clean.insert((extent.generation, file, start));
+                self.clean.push(Reverse((extent.generation, file, start)));
+                self.forget_changed();
             }
             State::Dirty => {
-                self.dirty.insert((file, start));
+                self.files.entry(file).or_default().dirty.insert(start);
             }
             _ => {}
         }
@@ -342,15 +368,45 @@ impl Pages {
     /// An extent is not there any more.
     fn unindex(&mut self, file: FileId, start: u64, extent: &Extent) {
         self.count[extent.state as usize] -= extent.end - start;
-        match extent.state {
-            State::Clean => {
-                self.clean.remove(&(extent.generation, file, start));
-            }
-            State::Dirty => {
-                self.dirty.remove(&(file, start));
-            }
-            _ => {}
+        if extent.state == State::Dirty
+            && let Some(this) = self.files.get_mut(&file)
+        {
+            this.dirty.remove(&start);
         }
         self.found.set(None);
+    }
+
+    /// Removes entries of extents that have changed since, if they are three quarters of all.
+    fn forget_changed(&mut self) {
+        if self.clean.len() <= 4 * self.extents + CHANGED_KEPT {
+            return;
+        }
+        let mut keys = std::mem::take(&mut self.clean).into_vec();
+        keys.retain(|Reverse(key)| self.is_clean(*key));
+        keys.sort_unstable();
+        keys.dedup();
+        self.clean = keys.into();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A page that is written and written back again and again is one page that can go, and what is remembered of it is bounded.
+    #[test]
+    fn what_changes_again_and_again_can_go_once() {
+        let mut pages = Pages::new(16);
+        let file = FileId(3);
+        pages.change(file, (8, 9), true, |_| Some((State::Clean, 0)));
+        for _ in 0..10_000 {
+            pages.change(file, (0, 1), true, |_| Some((State::Dirty, 0)));
+            pages.change(file, (0, 1), false, |_| Some((State::Clean, 0)));
+            assert!(pages.clean.len() <= 4 * pages.extents() + CHANGED_KEPT);
+        }
+        let mut gone = [pages.evict(), pages.evict()];
+        gone.sort_unstable();
+        assert_eq!(gone, [Some((file, 0, 1)), Some((file, 8, 9))]);
+        assert_eq!((pages.evict(), pages.len(), pages.extents()), (None, 0, 0));
     }
 }
