@@ -239,7 +239,9 @@ interpose! {
     fn fgetxattr[real](fd: c_int, name: Text, memory: Memory, room: size_t) -> ssize_t {
         match table::find(fd) {
             None => real(fd, name, memory, room),
-            Some(file) => answer(|| get(&file.path()?, false, name, memory, room)),
+            Some(file) => answer(|| {
+                hand_out(&file.handle()?.file.xattr(connect::caller(), name.bytes()?)?, memory, room)
+            }),
         }
     }
 
@@ -264,7 +266,9 @@ interpose! {
     fn flistxattr[real](fd: c_int, memory: Memory, room: size_t) -> ssize_t {
         match table::find(fd) {
             None => real(fd, memory, room),
-            Some(file) => answer(|| list(&file.path()?, false, memory, room)),
+            Some(file) => {
+                answer(|| hand_out(&file.handle()?.file.xattrs(connect::caller())?, memory, room))
+            }
         }
     }
 
@@ -289,7 +293,11 @@ interpose! {
     fn fsetxattr[real](fd: c_int, name: Text, value: Memory, bytes: size_t, flags: c_int) -> c_int {
         match table::find(fd) {
             None => real(fd, name, value, bytes, flags),
-            Some(file) => answer(|| put(&file.path()?, false, name, value.bytes(bytes)?, flags)),
+            Some(file) => answer(|| {
+                let (name, value) = (name.bytes()?, value.bytes(bytes)?);
+                file.handle()?.file.set_xattr(connect::caller(), name, value, flags as u32)?;
+                Ok(0)
+            }),
         }
     }
 
@@ -308,7 +316,10 @@ interpose! {
     fn fremovexattr[real](fd: c_int, name: Text) -> c_int {
         match table::find(fd) {
             None => real(fd, name),
-            Some(file) => answer(|| remove_from(&file.path()?, false, name)),
+            Some(file) => answer(|| {
+                file.handle()?.file.remove_xattr(connect::caller(), name.bytes()?)?;
+                Ok(0)
+            }),
         }
     }
 }

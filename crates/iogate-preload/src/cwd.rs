@@ -7,7 +7,7 @@
 use std::ffi::{c_char, c_int};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 
 use iogate_core::wire::Identity;
 use rustix::io::Errno;
@@ -23,7 +23,16 @@ use crate::table;
 const FLAGS: c_int = c_int::MIN;
 
 static IS_OURS: AtomicBool = AtomicBool::new(false);
+/// Whoever holds it takes no other lock, and so closes no descriptor: who forks holds the table, too.
 static PATH: RwLock<Option<(Vec<u8>, OwnedFd)>> = RwLock::new(None);
+
+/// The working directory, held.
+pub(crate) type Held = RwLockWriteGuard<'static, Option<(Vec<u8>, OwnedFd)>>;
+
+/// Holds the working directory, as a fork must find its lock free.
+pub(crate) fn hold() -> Held {
+    PATH.write().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The working directory's path in the tree, if it is there.
 pub(crate) fn get() -> Option<Vec<u8>> {
@@ -47,7 +56,8 @@ pub(crate) fn adopt(fd: c_int, page: &Page) -> bool {
 }
 
 fn remember(path: Vec<u8>, kept: OwnedFd) {
-    *PATH.write().unwrap_or_else(PoisonError::into_inner) = Some((path, kept));
+    let before = hold().replace((path, kept));
+    drop(before);
     IS_OURS.store(true, Ordering::Release);
 }
 
@@ -57,7 +67,8 @@ fn leave() {
         return;
     }
     let _ = guarded(|| {
-        PATH.write().unwrap_or_else(PoisonError::into_inner).take();
+        let before = hold().take();
+        drop(before);
         Ok(())
     });
 }

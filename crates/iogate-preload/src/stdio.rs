@@ -141,6 +141,35 @@ impl Mode {
         }
         Ok(Mode { flags, stream })
     }
+
+    /// A stream that only appends begins at the end, which `ftell` says before anything is written.
+    fn go_to_end(&self, fd: c_int) {
+        if self.flags & (libc::O_APPEND | libc::O_ACCMODE) == libc::O_APPEND | libc::O_WRONLY {
+            // SAFETY: a descriptor that was opened for the stream. What cannot be sought in has no such place.
+            unsafe { libc::lseek64(fd, 0, libc::SEEK_END) };
+        }
+    }
+
+    /// Sees to it that a descriptor can have such a stream, and appends if the stream does.
+    fn fit(&self, fd: c_int) -> Result<()> {
+        // SAFETY: the commands take and give numbers only.
+        let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+        if flags < 0 {
+            return Err(std::io::Error::last_os_error().into());
+        }
+        let (has, wants) = (flags & libc::O_ACCMODE, self.flags & libc::O_ACCMODE);
+        if has != libc::O_RDWR && has != wants {
+            return Err(Errno::INVAL.into());
+        }
+        if self.flags & libc::O_APPEND != 0 && flags & libc::O_APPEND == 0 {
+            // SAFETY: as above.
+            if unsafe { libc::fcntl(fd, libc::F_SETFL, flags | libc::O_APPEND) } < 0 {
+                return Err(std::io::Error::last_os_error().into());
+            }
+            self.go_to_end(fd);
+        }
+        Ok(())
+    }
 }
 
 /// Makes a stream of a descriptor.
@@ -162,6 +191,7 @@ fn stream_of(fd: c_int, mode: &CStr) -> Result<*mut FILE> {
 
 fn open_stream(path: &TreePath, mode: &Mode) -> Result<*mut FILE> {
     let fd = open_file(path, mode.flags, 0o666)?;
+    mode.go_to_end(fd);
     stream_or_close(fd, mode.stream)
 }
 
@@ -180,6 +210,7 @@ fn open_in_turns(path: Text, mode: Text, wanted: &Mode) -> *mut FILE {
         if fd < 0 {
             return ptr::null_mut();
         }
+        wanted.go_to_end(fd);
         let stream = libc::fdopen(fd, mode.pointer());
         if stream.is_null() {
             let errno = errno();
@@ -260,6 +291,7 @@ pub(crate) fn now_ours(fd: c_int) {
 
 /// Opens something else in a stream. `opened` is the new file's descriptor.
 fn reopen(stream: *mut FILE, mode: &Mode, opened: c_int) -> Result<*mut FILE> {
+    mode.go_to_end(opened);
     let known = descriptor_of(stream);
     // SAFETY: the caller's stream.
     let fd = known.unwrap_or_else(|| unsafe { libc::fileno(stream) });
@@ -312,7 +344,11 @@ interpose! {
         if table::find(fd).is_none() && !turns::is_marked(fd) {
             return real(fd, mode);
         }
-        answer(|| stream_of(fd, Mode::read(mode)?.stream))
+        answer(|| {
+            let wanted = Mode::read(mode)?;
+            wanted.fit(fd)?;
+            stream_of(fd, wanted.stream)
+        })
     }
 
     fn freopen | freopen64 [real](path: Text, mode: Text, stream: *mut FILE) -> *mut FILE {

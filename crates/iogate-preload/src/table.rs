@@ -10,6 +10,7 @@ use std::sync::{Arc, Once, PoisonError, RwLock, RwLockWriteGuard};
 use rustix::io::Errno;
 
 use crate::connect::Connection;
+use crate::cwd;
 use crate::description::Description;
 use crate::descriptors;
 use crate::page::borrow;
@@ -209,10 +210,10 @@ pub(crate) fn disconnect() {
     drop(link);
 }
 
-type Held = (RwLockWriteGuard<'static, Vec<Slot>>, stdio::Streams);
+type Held = (RwLockWriteGuard<'static, Vec<Slot>>, stdio::Streams, cwd::Held);
 
 thread_local! {
-    /// The table and the streams, held by a thread that forks: the child must find them whole.
+    /// The table, the streams and the working directory, held by a thread that forks: the child must find them whole.
     static FORKING: RefCell<Option<Held>> = const { RefCell::new(None) };
 }
 
@@ -227,7 +228,7 @@ pub(crate) fn watch_forks() {
 
 extern "C" fn before_fork() {
     let table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
-    let guards = (table, stdio::streams());
+    let guards = (table, stdio::streams(), cwd::hold());
     FORKING.with_borrow_mut(|held| *held = Some(guards));
 }
 
@@ -239,7 +240,7 @@ extern "C" fn after_fork() {
 /// to other threads at the moment of the fork may be locked for ever, and is left behind.
 extern "C" fn in_child() {
     CONNECTION.store(ptr::null_mut(), Ordering::Release);
-    let Some((mut table, _streams)) = FORKING.with_borrow_mut(Option::take) else { return };
+    let Some((mut table, _streams, _cwd)) = FORKING.with_borrow_mut(Option::take) else { return };
     let mut renewed: HashMap<*const Description, Arc<Description>> = HashMap::new();
     for (fd, slot) in table.iter_mut().enumerate() {
         match std::mem::take(slot) {

@@ -27,21 +27,23 @@ unsafe fn poll_with(
     }
     let mut copy = theirs.to_vec();
     let mut ready = 0;
+    // What there is of each descriptor of ours.
+    let mut ours = Vec::with_capacity(copy.len());
     for entry in &mut copy {
-        if table::find(entry.fd).is_some() {
+        let is_ours = table::find(entry.fd).is_some();
+        let events = entry.events & (libc::POLLIN | libc::POLLOUT | libc::POLLRDNORM | libc::POLLWRNORM);
+        if is_ours {
             entry.fd = -1;
-            entry.revents =
-                entry.events & (libc::POLLIN | libc::POLLOUT | libc::POLLRDNORM | libc::POLLWRNORM);
-            ready += c_int::from(entry.revents != 0);
+            ready += c_int::from(events != 0);
         }
+        ours.push(is_ours.then_some(events));
     }
-    let revents: Vec<i16> = copy.iter().map(|entry| if entry.fd == -1 { entry.revents } else { 0 }).collect();
     let result = real(copy.as_mut_ptr(), ready == 0);
     if result < 0 {
         return result;
     }
-    for ((to, from), ours) in theirs.iter_mut().zip(&copy).zip(revents) {
-        to.revents = if from.fd == -1 { ours } else { from.revents };
+    for ((to, from), ours) in theirs.iter_mut().zip(&copy).zip(ours) {
+        to.revents = ours.unwrap_or(from.revents);
     }
     result + ready
 }

@@ -191,6 +191,13 @@ fn a_turn_without_writes_ends() {
 }
 
 #[test]
+fn a_turn_does_not_end_in_a_write_however_soon_it_ends_without_one() {
+    let setup = Setup::new();
+    run(setup.way("large", "large").env("IOGATE_IDLE", "0s"));
+    setup.expect("large", 1, 64 << 20);
+}
+
+#[test]
 fn without_a_coordinator_programs_go_on_unless_they_must_not() {
     let setup = Setup::new();
     setup.coordinator.shutdown();

@@ -123,7 +123,15 @@ impl Store for WatchedStore {
         self.inner.size(file)
     }
 
+    fn asks_afar(&self) -> bool {
+        self.inner.asks_afar()
+    }
+
     fn sync(&self, file: &FileHandle, data_only: bool) -> io::Result<()> {
         self.inner.sync(file, data_only)
+    }
+
+    fn peek(&self, file: &FileHandle, offset: u64, memory: &mut [u8]) -> io::Result<usize> {
+        self.inner.peek(file, offset, memory)
     }
 }

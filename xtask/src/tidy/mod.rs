@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: layers, file sizes, documented paths, the handbook, versions, words, headers, comments, shell scripts.
+//! `cargo xtask tidy`: layers, file sizes, documented paths, the handbook, versions, words, headers, comments, shell scripts, stores.
 //!
 //! Each check is a function from the text of the tree to what it found, so that it can be tested without files.
 
@@ -9,6 +9,7 @@ mod layers;
 mod paths;
 mod shell;
 mod sizes;
+mod stores;
 mod versions;
 mod words;
 mod writers;
@@ -45,6 +46,7 @@ pub(crate) const HELP: &str = "\
   headers   Each .rs file of a crate starts with a `//!` line that says its purpose.
   comments  No line of a comment is wider than 140 columns, but rows of tables and addresses.
   shell     No line of a shell script is a bare `! command`, which never fails under `set -e`.
+  stores    A store that is around another one passes on what the trait would answer by itself.
   writers   A private field of a struct is assigned in at most two files (through `self`; calls on it are not looked at).
 ";
 
@@ -153,6 +155,7 @@ pub(crate) fn run(root: &Path, fix: bool) -> Result<bool> {
     findings.extend(headers::check(&tree));
     findings.extend(comments::check(&tree));
     findings.extend(shell::check(&tree));
+    findings.extend(stores::check(&tree));
     findings.extend(writers::check(&tree));
 
     for finding in &findings {

@@ -135,6 +135,10 @@ impl Store for BatchedStore {
         self.inner.blocks()
     }
 
+    fn asks_afar(&self) -> bool {
+        self.inner.asks_afar()
+    }
+
     fn sync(&self, file: &FileHandle, data_only: bool) -> io::Result<()> {
         self.inner.sync(file, data_only)
     }
@@ -182,6 +186,39 @@ mod tests {
         fn sync(&self, file: &FileHandle, data_only: bool) -> io::Result<()> {
             self.memory.sync(file, data_only)
         }
+    }
+
+    /// Is far away.
+    struct Far(MemoryStore);
+
+    impl Store for Far {
+        fn open(&self, path: &Path, mode: OpenMode) -> io::Result<FileHandle> {
+            self.0.open(path, mode)
+        }
+
+        fn adopt(&self, fd: OwnedFd) -> io::Result<FileHandle> {
+            self.0.adopt(fd)
+        }
+
+        fn start(&self, io: Io, done: IoDone) {
+            self.0.start(io, done);
+        }
+
+        fn asks_afar(&self) -> bool {
+            true
+        }
+
+        fn sync(&self, file: &FileHandle, data_only: bool) -> io::Result<()> {
+            self.0.sync(file, data_only)
+        }
+    }
+
+    /// Else the engine asks it for a size in a completion, which the answer would have to come in.
+    #[test]
+    fn batches_of_a_store_that_asks_afar_ask_afar() {
+        let batched = |store| BatchedStore::new(store, NonZero::new(1).unwrap(), NonZero::new(1).unwrap());
+        assert!(batched(Arc::new(Far(MemoryStore::new()))).asks_afar());
+        assert!(!batched(Arc::new(MemoryStore::new())).asks_afar());
     }
 
     #[test]

@@ -177,6 +177,10 @@ impl Store for ModelledStore {
         self.inner.blocks()
     }
 
+    fn asks_afar(&self) -> bool {
+        self.inner.asks_afar()
+    }
+
     fn sync(&self, file: &FileHandle, data_only: bool) -> io::Result<()> {
         self.inner.sync(file, data_only)
     }

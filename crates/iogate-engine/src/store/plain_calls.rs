@@ -54,12 +54,20 @@ impl Store for PlainCalls {
         self.inner.blocks()
     }
 
+    fn asks_afar(&self) -> bool {
+        self.inner.asks_afar()
+    }
+
     fn sync(&self, file: &FileHandle, data_only: bool) -> io::Result<()> {
         self.inner.sync(file, data_only)
     }
 
     fn size(&self, file: &FileHandle) -> io::Result<u64> {
         self.inner.size(file)
+    }
+
+    fn peek(&self, file: &FileHandle, offset: u64, memory: &mut [u8]) -> io::Result<usize> {
+        self.inner.peek(file, offset, memory)
     }
 }
 

@@ -354,8 +354,9 @@ impl<T: HeldTree> Service<T> {
                     inner = Some(self.changing(&to_dir, rename));
                     Ok(())
                 });
-                let refused = outer.err().unwrap_or(Status::RoFs);
-                (inner.unwrap_or((Err(refused), wcc(Some(to_dir.attr)))), from)
+                // Both directories are to be durable.
+                let (result, to) = inner.unwrap_or((Ok(()), wcc(Some(to_dir.attr))));
+                ((result.and(outer), to), from)
             };
             (result, from, to)
         };

@@ -355,6 +355,9 @@ fn start_watching() -> bool {
     thread.is_ok()
 }
 
+/// How long until it is looked again at a turn in which a write is going on, however soon turns end without one.
+const WRITING_LOOK: Duration = Duration::from_millis(10);
+
 fn watch() {
     let idle = settings::get().map_or(Duration::MAX, |settings| settings.idle);
     let mut state = lock();
@@ -364,8 +367,11 @@ fn watch() {
         let mut over = None;
         for (place, Known { phase, .. }) in state.places.iter().enumerate() {
             let Phase::Held(turn) = phase else { continue };
-            let since = if turn.writing > 0 { Duration::ZERO } else { now - turn.last_write };
-            match idle.checked_sub(since).filter(|rest| !rest.is_zero()) {
+            let rest = match turn.writing {
+                0 => idle.checked_sub(now - turn.last_write).filter(|rest| !rest.is_zero()),
+                _ => Some(idle.max(WRITING_LOOK)),
+            };
+            match rest {
                 None => over = Some(place),
                 Some(rest) => left = Some(left.map_or(rest, |left| left.min(rest))),
             }

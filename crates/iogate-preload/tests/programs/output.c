@@ -69,6 +69,14 @@ static void stdio(void) {
     CHECK(printf("to standard output\n") == 19 && fclose(stdout) == 0);
 }
 
+/* One write that takes a while. */
+static void large(void) {
+    size_t bytes = 64 << 20;
+    char *memory = calloc(bytes, 1);
+    int fd = make("large.ckpt");
+    CHECK(write(fd, memory, bytes) == bytes && close(fd) == 0);
+}
+
 static void two(void) {
     int a = make("a.ckpt"), b = make("b.ckpt");
     put(a), put(b);
@@ -236,6 +244,7 @@ int main(int argc, char **argv) {
         void (*run)(void);
     } ways[] = {
         {"plain", plain},   {"fails", fails}, {"stdio", stdio},   {"two", two},         {"sync", sync_},
+        {"large", large},
         {"dups", dups},     {"forks", forks}, {"threads", threads}, {"idle", idle},     {"exits", exits},
         {"_exits", exits_at_once}, {"execs", execs}, {"others", others}, {"stale", stale}, {"copies", copies},
         {"names", names},   {"alone", alone}, {"together", together}, {"refused", refused},

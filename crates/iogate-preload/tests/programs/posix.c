@@ -569,6 +569,26 @@ static void attributes(void) {
     DO(flistxattr(fd, value, sizeof value));
     DO(removexattr("attr", "user.colour"));
     DO(removexattr("attr", "user.colour"));
+    /* The open file's, and not those of another one that has got its name. */
+    close(open("other-attr", O_WRONLY | O_CREAT, 0644));
+    DO(setxattr("other-attr", "user.shape", "square", 6, 0));
+    DO(rename("other-attr", "attr"));
+    DO(fsetxattr(fd, "user.late", "yes", 3, 0));
+    DO(getxattr("attr", "user.late", value, sizeof value));
+    DO(fgetxattr(fd, "user.late", value, sizeof value));
+    DO(fgetxattr(fd, "user.shape", value, sizeof value));
+    DO(fremovexattr(fd, "user.shape"));
+    DO(getxattr("attr", "user.shape", value, sizeof value));
+    DO(flistxattr(fd, NULL, 0));
+    int dir = open(".", O_RDONLY | O_DIRECTORY);
+    DO(fsetxattr(dir, "user.of-directory", "yes", 3, 0));
+    DO(fgetxattr(dir, "user.of-directory", value, sizeof value));
+    DO(fremovexattr(dir, "user.of-directory"));
+    DO(close(dir));
+    int path = open("attr", O_PATH);
+    DO(fsetxattr(path, "user.by-path", "no", 2, 0));
+    DO(fgetxattr(path, "user.shape", value, sizeof value));
+    DO(close(path));
     struct statvfs space;
     DO(statvfs(".", &space));
     DO(fstatvfs(fd, &space));
@@ -615,6 +635,26 @@ static void streams(void) {
     DO(fputs("fifth\n", file) >= 0);
     DO(fclose(file));
     show("stream");
+    file = fopen("stream", "a");
+    DO(ftell(file));
+    DO(fputs("sixth\n", file) >= 0);
+    DO(fclose(file));
+    int low = open("stream", O_WRONLY);
+    DO(fdopen(low, "r") != NULL);
+    DO(fdopen(low, "r+") != NULL);
+    file = fdopen(low, "a");
+    DO(ftell(file));
+    DO(fputs("seventh\n", file) >= 0);
+    DO(fcntl(low, F_GETFL) & O_APPEND);
+    DO(fclose(file));
+    low = open("stream", O_RDONLY);
+    DO(fdopen(low, "w") != NULL);
+    DO(close(low));
+    show("stream");
+    file = fopen("stream", "r");
+    file = freopen("stream", "a", file);
+    DO(ftell(file));
+    DO(fclose(file));
     file = fopen("stream", "r");
     DO(fputs("no", file));
     DO(ferror(file) != 0);
@@ -733,6 +773,14 @@ static void waiting(void) {
     struct pollfd list[2] = {{fd, POLLIN | POLLOUT, 0}, {pipes[0], POLLIN, 0}};
     DO(poll(list, 2, 5000));
     printf("%x %x\n", list[0].revents, list[1].revents);
+    DO(write(pipes[1], "x", 1));
+    DO(poll(list, 2, 5000));
+    printf("%x %x\n", list[0].revents, list[1].revents);
+    list[1].fd = -1;
+    DO(poll(list, 2, 5000));
+    printf("%x %x\n", list[0].revents, list[1].revents);
+    char taken;
+    DO(read(pipes[0], &taken, 1));
     fd_set reads;
     FD_ZERO(&reads);
     FD_SET(fd, &reads);
@@ -781,6 +829,36 @@ static void threads(void) {
     close(fd);
 }
 
+static volatile int is_over;
+
+static void *ask_where(void *unused) {
+    char where[4096];
+    while (!is_over)
+        getcwd(where, sizeof where);
+    return NULL;
+}
+
+/* A child finds nothing locked that another thread of its parent was using. */
+static void forks(void) {
+    SECTION("forks beside threads");
+    pthread_t threads[4];
+    int wrong = 0, status;
+    for (int number = 0; number < 4; number++)
+        pthread_create(&threads[number], NULL, ask_where, NULL);
+    for (int fork_ = 0; fork_ < 300 && !wrong; fork_++) {
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(60);
+            _exit(chdir("/") != 0);
+        }
+        wrong += waitpid(child, &status, 0) != child || status != 0;
+    }
+    is_over = 1;
+    for (int number = 0; number < 4; number++)
+        pthread_join(threads[number], NULL);
+    printf("%d wrong\n", wrong);
+}
+
 int main(int count, char **arguments) {
     if (count == 3)
         return read_inherited(atoi(arguments[2]));
@@ -798,5 +876,6 @@ int main(int count, char **arguments) {
     locks();
     waiting();
     threads();
+    forks();
     return 0;
 }
