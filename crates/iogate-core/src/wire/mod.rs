@@ -32,6 +32,8 @@ pub const REPLY_HEADER_BYTES: usize = 16;
 pub const PAYLOAD_BYTES_MAX: u32 = 16 << 20;
 /// Most bytes of a path.
 pub const PATH_BYTES_MAX: usize = 4096;
+/// Most bytes of the value of an extended attribute, and of the records of a reservation.
+pub const VALUE_BYTES_MAX: u32 = 64 << 10;
 
 /// Most supplementary groups that a request carries.
 pub const GROUPS_MAX: usize = 256;

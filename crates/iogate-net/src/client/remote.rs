@@ -11,7 +11,7 @@ use iogate_core::hash::IdHasher;
 use iogate_core::wire::{
     Attr, Change, Entry, GetAttr, GetXattr, Gone, Identity, Link, ListXattr, MakeNode, NO_HANDLE,
     PATH_BYTES_MAX, ReadDir, ReadLink, RemoveXattr, Rename, Request, SetAttr, SetXattr, Space, StatFs,
-    Symlink, Unlink, open, set,
+    Symlink, Unlink, VALUE_BYTES_MAX, open, set,
 };
 use iogate_core::{AppId, ClientId, FileId, Layout};
 use iogate_engine::Origin;
@@ -115,7 +115,8 @@ impl Servers {
         request: SetXattr<'_>,
         value: &[u8],
     ) -> io::Result<()> {
-        if value.len() > self.transfer_bytes_max as usize {
+        // Linux says so, too: it takes no longer value.
+        if value.len() > VALUE_BYTES_MAX as usize {
             return Err(io::Error::from_raw_os_error(libc::E2BIG));
         }
         let memory = Memory::One([Segment { memory: value.as_ptr().cast_mut(), bytes: value.len() }]);

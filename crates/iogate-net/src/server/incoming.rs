@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use iogate_core::proto::frame::{self, Bounds, Stage};
 use iogate_core::refusal::Refusal;
-use iogate_core::wire::{self, Kind, PATH_BYTES_MAX, REQUEST_HEADER_BYTES, Record, RequestHeader};
+use iogate_core::wire::{
+    self, Kind, PATH_BYTES_MAX, REQUEST_HEADER_BYTES, Record, RequestHeader, VALUE_BYTES_MAX,
+};
 use iogate_engine::{Completion, Transfer};
 use iogate_vfs::Groups;
 
@@ -30,8 +32,6 @@ const READ_BYTES_MAX: usize = 64 << 10;
 const LITTLE_BYTES: usize = 4 << 10;
 /// Most reads in a row from one connection.
 const READS_MAX: usize = 16;
-/// Most bytes of a value of an extended attribute, and of the records of a reservation.
-pub(super) const VALUE_BYTES_MAX: u32 = 64 << 10;
 /// Memory for what is known of an operation that waits or is carried out.
 const OPERATION_BYTES: usize = 512;
 /// Most bytes of fields: two paths, groups, and what else a request says.

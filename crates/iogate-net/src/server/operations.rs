@@ -11,7 +11,7 @@ use iogate_core::recording::RecordingError;
 use iogate_core::refusal::Refusal;
 use iogate_core::wire::{
     self, Attr, Gone, NO_HANDLE, Offset, Opened, PATH_BYTES_MAX, ReadRecording, Record, Request,
-    RequestHeader, Synced, open,
+    RequestHeader, Synced, VALUE_BYTES_MAX, open,
 };
 use iogate_engine::{ClassBy, PathClass};
 use iogate_vfs::fence::Pass;
@@ -21,7 +21,7 @@ use crate::ThisSystem;
 
 use super::CONTROL;
 use super::buffer::{Buffer, Charge};
-use super::incoming::{TakenIn, VALUE_BYTES_MAX};
+use super::incoming::TakenIn;
 use super::owned_request::OwnedRequest;
 use super::session::{Answer, OpenFile, Session, explained};
 use iogate_vfs::answers::Begun;

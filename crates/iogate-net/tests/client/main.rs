@@ -17,11 +17,16 @@ use std::time::Duration;
 use iogate_core::wire::{Failure, Identity, Record, ReplyHeader, open};
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
 use iogate_engine::{Engine, EngineConfig, Origin};
+use iogate_net::Server;
 use iogate_net::client::{ClientError, ClientOptions, Receiving, Remote, RemoteOptions, Spread};
+use iogate_net::transport::auth::Credential;
 use iogate_net::transport::{ConnectError, PlainSocket};
-use iogate_vfs::{Caller, OpenHow, Tree};
+use iogate_vfs::{Caller, OpenHow, Tree, TreeFile};
 
 use peer::Peer;
+
+/// Most bytes of an extended attribute's value that servers take.
+const VALUE_BYTES_MAX: usize = 64 << 10;
 
 const ME: Caller = Caller::new(1000, 1000);
 
@@ -32,6 +37,13 @@ fn options(receiving: Receiving) -> RemoteOptions {
 
 fn connect(peer: &Peer, receiving: Receiving) -> Remote {
     Remote::connect(std::slice::from_ref(&peer.endpoint), &options(receiving)).unwrap()
+}
+
+/// Of a server to whom everybody is the same user.
+fn remote_of(server: &Server, receiving: Receiving) -> Remote {
+    let mut options = options(receiving);
+    options.client.auth = Credential::None;
+    Remote::connect(server.endpoints(), &options).unwrap()
 }
 
 fn both(test: impl Fn(Receiving)) {
@@ -96,9 +108,27 @@ fn names_and_attributes_come_through_the_tree() {
         };
         remote.read_dir(ME, Path::new(""), 0, &mut take).unwrap();
         assert_eq!(names, ["entry 1", "entry 2", "entry 3"]);
-        let value = pattern(300_000);
+        let value = pattern(VALUE_BYTES_MAX);
         remote.set_xattr(ME, Path::new("file"), Identity::default(), b"user.x", &value, 0).unwrap();
         assert!(remote.xattr(ME, Path::new("file"), b"user.x").unwrap() == value, "a large value");
+    });
+}
+
+/// A server would cut it off, and everything else that the client waits for.
+#[test]
+fn a_value_that_no_server_takes_is_refused_by_the_client() {
+    both(|receiving| {
+        let dir = tempfile::tempdir().unwrap();
+        let server = common::serve(common::directory(dir.path()), &common::any_port(), None, common::GRACE);
+        let remote = remote_of(&server, receiving);
+        let file = remote.create("file".as_ref(), 0o644).unwrap();
+        for bytes in [VALUE_BYTES_MAX + 1, 100_000, (4 << 20) + 1] {
+            let value = pattern(bytes);
+            let by_name = remote.set_xattr(ME, Path::new("file"), Identity::default(), b"user.x", &value, 0);
+            assert_eq!(common::errno(by_name), libc::E2BIG, "{bytes} bytes");
+            assert_eq!(common::errno(file.set_xattr(ME, b"user.x", &value, 0)), libc::E2BIG, "{bytes} bytes");
+        }
+        file.write_at(0, b"goes on").unwrap();
     });
 }
 
