@@ -1,6 +1,6 @@
 //! A file that is open on servers.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -175,6 +175,13 @@ impl Opened {
         now.unwrap_or_else(|| self.path.as_os_str().as_bytes().to_vec())
     }
 
+    /// The same, unless renames of what is above it have made it longer than servers take.
+    fn path_to_send(&self) -> io::Result<Vec<u8>> {
+        let path = self.path();
+        path_bytes(Path::new(OsStr::from_bytes(&path)))?;
+        Ok(path)
+    }
+
     /// The file's handle on a server, where it is opened if it is not yet. Waits.
     pub(super) fn handle_on(&self, server: usize) -> io::Result<u32> {
         let slot = &self.handles[server];
@@ -192,7 +199,10 @@ impl Opened {
         drop(state);
         let client = &self.servers.clients[server];
         let result = loop {
-            let path = self.path();
+            let path = match self.path_to_send() {
+                Ok(path) => path,
+                Err(error) => break Err(error),
+            };
             let handle = client.new_handle(&path, self.flags, self.caller);
             let opened = client.call(&self.request(handle, &path), self.caller);
             match opened {
@@ -224,7 +234,10 @@ impl Opened {
                 *state = SlotState::Opening(vec![Box::new(then)]);
                 drop(state);
                 let client = &self.servers.clients[server];
-                let path = self.path();
+                let path = match self.path_to_send() {
+                    Ok(path) => path,
+                    Err(error) => return slot.settle(&Err(error)),
+                };
                 let handle = client.new_handle(&path, self.flags, self.caller);
                 let opened = Arc::clone(self);
                 let done = move |answer: io::Result<Answer>| {

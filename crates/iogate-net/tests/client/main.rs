@@ -266,6 +266,26 @@ fn several_servers_carry_out_what_the_spread_says() {
     }
 }
 
+/// By renames of what is above it. A server would cut off who sends it such a path.
+#[test]
+fn a_file_whose_path_has_become_too_long_is_opened_on_no_other_server() {
+    let files = Arc::default();
+    let peers = [Peer::on(0, Arc::clone(&files)), Peer::on(0, files)];
+    let endpoints = [peers[0].endpoint.clone(), peers[1].endpoint.clone()];
+    let options = RemoteOptions { spread: Spread::Target, ..options(Receiving::Background) };
+    let remote = Remote::connect(&endpoints, &options).unwrap();
+    let file = remote.create("file".as_ref(), 0o644).unwrap();
+    let opens = || peers.each_ref().map(|peer| peer.settings.opens.load(Ordering::SeqCst));
+    let before = opens();
+    let deep = "d/".repeat(2000);
+    remote.rename(ME, Path::new("file"), Path::new(&format!("{deep}file")), 0).unwrap();
+    remote.rename(ME, Path::new("d"), Path::new(&format!("{deep}d")), 0).unwrap();
+    let mut results = [0, 1 << 20].map(|at| common::errno(file.write_at(at, b"x")));
+    results.sort_unstable();
+    assert_eq!(results, [0, libc::ENAMETOOLONG], "one server has it open");
+    assert_eq!(opens(), before);
+}
+
 #[test]
 fn a_child_has_a_session_of_its_own_and_leaves_its_parents_alone() {
     let peer = Peer::start();

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::outstanding::Demand;
 use crate::refusal::errno;
-use crate::wire::{Close, Identity, Open, Opened, Record, Request, open};
+use crate::wire::{Close, Identity, Open, Opened, PATH_BYTES_MAX, Record, Request, open};
 
 /// What a file is opened again with: it is there, and has been created and truncated as it was to be. One without a name is found by its
 /// identity.
@@ -42,7 +42,7 @@ enum Standing {
         /// The file has got another path since.
         has_moved: bool,
     },
-    /// It could not be opened again.
+    /// It could not be opened again, or its path has become too long to be sent.
     Stale,
     /// It was opened again, and its objects are others: what led to those that its user knows is lost. It is to be closed.
     Replaced,
@@ -166,6 +166,11 @@ impl<U> Handles<U> {
 impl<U> Handle<U> {
     fn reopen(&mut self, number: u32, again: impl FnOnce(Request<'_>, &U)) {
         let Some(identity) = self.identity else { return };
+        if self.path.len() > PATH_BYTES_MAX {
+            // By renames of what is above it. A server cuts off who asks for it, and with it everything else of this client.
+            self.standing = Standing::Stale;
+            return;
+        }
         self.standing = Standing::Reopening { has_moved: false };
         let flags = self.flags & AGAIN | open::AGAIN;
         let open = Open { handle: number, flags, mode: 0, identity, path: &self.path };

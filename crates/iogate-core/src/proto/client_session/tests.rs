@@ -9,8 +9,8 @@ use alloc::{format, vec};
 use super::*;
 use crate::refusal::errno::{EBADF, EIO, ESTALE};
 use crate::wire::{
-    Attr, Close, GetAttr, Identity, NO_HANDLE, Open, Opened, Record, Rename, Request, Striping, Transfer,
-    VERSION, open, transfer,
+    Attr, Close, GetAttr, Identity, NO_HANDLE, Open, Opened, PATH_BYTES_MAX, Record, Rename, Request,
+    Striping, Transfer, VERSION, open, transfer,
 };
 
 /// What a driver knows of a request: what it is.
@@ -384,6 +384,31 @@ fn what_cannot_be_opened_again_is_stale() {
     // Its next server may be luckier.
     reconnect(&mut session, welcome(3, 0), at(0));
     assert_eq!(written(&mut session).len(), 2);
+}
+
+/// By renames of what is above it, each of which a server takes. One that it does not would cut off all the others.
+#[test]
+fn a_file_whose_path_has_become_too_long_is_stale() {
+    let mut session = session();
+    let handle = open_file(&mut session, 1, "a/f", open::READ, 3);
+    open_file(&mut session, 2, "b/f", open::READ, 4);
+    let deep = [b"d/".repeat(PATH_BYTES_MAX / 2 - 1), b"a".to_vec()].concat();
+    session.renamed(b"a", &deep, false);
+    session.renamed(b"d", &deep, false);
+    assert!(session.path_of(handle).unwrap().len() > PATH_BYTES_MAX);
+    reconnect(&mut session, welcome(2, 0), at(0));
+    let other = format!("7 opens b/f of 4 under 2 with {}", open::READ | open::AGAIN);
+    assert_eq!(written(&mut session), [(1, other)]);
+    assert!(session.answered(1, Ok(&opened(4))).is_some());
+    let look = Demand::of(&Request::GetAttr(GetAttr { handle, path: b"" }));
+    session.submit("look".into(), look, at(0)).unwrap();
+    assert_eq!(written(&mut session), [(2, "look".into())]);
+    assert_eq!(session.answered(2, Err(EBADF)).unwrap().errno, Some(ESTALE));
+    // It is found again where its path is short enough.
+    let back = session.path_of(handle).unwrap().strip_suffix(b"/f").unwrap().to_vec();
+    session.renamed(&back, b"a", false);
+    let again = format!("7 opens a/f of 3 under {handle} with {}", open::READ | open::AGAIN);
+    assert_eq!(written(&mut session), [(3, again)]);
 }
 
 /// A server may keep it, and finds it by its identity.
