@@ -90,8 +90,8 @@ struct Reporter {
 struct Line {
     socket: Option<Box<dyn Socket>>,
     calls: Calls,
-    /// Which of the endpoints took this gate last.
-    last: usize,
+    /// Which of the endpoints is tried first: the one that took this gate, until it fails.
+    first: usize,
     /// For the classes of a report.
     room: Vec<u8>,
 }
@@ -121,6 +121,8 @@ impl Coordinates for Reporter {
             }
             Err(error) => {
                 line.socket = None;
+                // Also if it took this gate: one that hangs may do that, and answer no more.
+                line.first = (line.first + 1) % self.endpoints.len();
                 Err(error)
             }
         }
@@ -164,12 +166,13 @@ impl Reporter {
         Ok(())
     }
 
-    /// Reaches the first coordinator that takes this gate, beginning with the one that did last.
+    /// Reaches the first coordinator that takes this gate, beginning with the one that did last. Each has its part of the time: one that
+    /// hangs leaves some for the others.
     fn connect(&self, line: &mut Line, deadline: Instant) -> Result<(), String> {
         let mut tried = Vec::new();
-        for step in 0..self.endpoints.len() {
-            let index = (line.last + step) % self.endpoints.len();
-            let timeout = deadline.saturating_duration_since(Instant::now()).max(CONNECT_MIN);
+        for (step, left) in (1..=self.endpoints.len() as u32).rev().enumerate() {
+            let index = (line.first + step) % self.endpoints.len();
+            let timeout = (deadline.saturating_duration_since(Instant::now()) / left).max(CONNECT_MIN);
             let way = Way { dial: &self.dial, timeout, auth: &self.auth };
             let name = format!("gate of pid {}", std::process::id());
             let client = Introduction { name: &name, export: EXPORT, ..Introduction::default() };
@@ -177,7 +180,7 @@ impl Reporter {
                 Ok(Connected { socket, welcome, .. }) => {
                     line.calls = Calls::default();
                     line.calls.linked(welcome.session, false, (welcome.uid, welcome.gid));
-                    (line.socket, line.last) = (Some(socket), index);
+                    (line.socket, line.first) = (Some(socket), index);
                     return Ok(());
                 }
                 Err(error) => tried.push(error.to_string()),

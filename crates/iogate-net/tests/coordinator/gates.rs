@@ -1,6 +1,11 @@
 //! A policy that gates share, through a coordinator: who is refused, and what becomes of gates that come, go, and lose it.
 
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use iogate_core::global_policy::{Phase, Terms};
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
@@ -107,4 +112,74 @@ fn gates_come_lose_the_coordinator_and_find_it_again() {
     wait_until("one gate", || gates(&coordinator) == 1);
     drop(engines);
     wait_until("no gate", || gates(&coordinator) == 0);
+}
+
+/// Passes connections to a coordinator on, a little late, and nothing any more once it hangs.
+struct Relay {
+    place: Endpoint,
+    hangs: Arc<AtomicBool>,
+    _dir: tempfile::TempDir,
+}
+
+impl Relay {
+    fn to(coordinator: &Endpoint) -> Relay {
+        let Endpoint::Unix(there) = coordinator.clone() else { panic!("expected a socket's path") };
+        let dir = tempfile::tempdir().unwrap();
+        let place = dir.path().join("socket");
+        let listener = UnixListener::bind(&place).unwrap();
+        let hangs = Arc::new(AtomicBool::new(false));
+        let state = Arc::clone(&hangs);
+        thread::spawn(move || {
+            for here in listener.incoming() {
+                let (state, there) = (Arc::clone(&state), there.clone());
+                thread::spawn(move || {
+                    // Longer than a coordinator is tried for that only has what another one has left.
+                    thread::sleep(Duration::from_millis(20));
+                    let (Ok(here), Ok(there)) = (here, UnixStream::connect(there)) else { return };
+                    let back = (there.try_clone().unwrap(), here.try_clone().unwrap());
+                    let states = (Arc::clone(&state), state);
+                    thread::spawn(move || pass_on(here, there, &states.0));
+                    pass_on(back.0, back.1, &states.1);
+                });
+            }
+        });
+        Relay { place: Endpoint::Unix(place), hangs, _dir: dir }
+    }
+}
+
+fn pass_on(mut from: UnixStream, mut to: UnixStream, hangs: &AtomicBool) {
+    let mut bytes = [0; 4096];
+    while let Ok(count @ 1..) = from.read(&mut bytes) {
+        if hangs.load(Ordering::SeqCst) {
+            return thread::sleep(Duration::from_secs(60));
+        }
+        if to.write_all(&bytes[..count]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Both);
+}
+
+/// Its machine is out of reach, or it is stopped: connections stand, or are made, and nobody answers.
+#[test]
+fn gates_leave_a_coordinator_that_hangs_for_one_that_works() {
+    let somewhere: Endpoint = "127.0.0.1:1".parse().unwrap();
+    let terms = shares(&somewhere, "").global.unwrap().terms;
+    let setups = [(); 2].map(|()| with_terms(terms.clone()));
+    let relays = setups.each_ref().map(|setup| Relay::to(setup.unix()));
+    let places = relays.each_ref().map(|relay| format!("\"{}\"", relay.place)).join(", ");
+    let text =
+        format!("by = \"app\"\n[others]\nmax = \"8MiB/s\"\n[global]\ncoordinator = [{places}]\ngates = 4\n");
+    let shares = Shares::parse(&text, &|_| None, &|_| None).unwrap();
+    let gates = |at: usize| setups[at].status().gates.unwrap().gates;
+    // One gate has a connection to it when it hangs, the other one comes later.
+    let engines = [engine(), engine()];
+    shares.set(&engines[0], &ThisSystem).unwrap();
+    wait_until("the first one has it", || gates(0) == 1 && phase(&engines[0]) == Phase::Lease);
+    relays[0].hangs.store(true, Ordering::SeqCst);
+    shares.set(&engines[1], &ThisSystem).unwrap();
+    wait_until("the second one has both", || gates(1) == 2);
+    for engine in &engines {
+        wait_until("a lease", || phase(engine) == Phase::Lease);
+    }
 }
