@@ -138,7 +138,7 @@ fn demand(kind: Kind) -> Demand {
     };
     // To open a file without creating it, and to close it, may be repeated.
     let repeatable = !matches!(kind, Kind::Once | Kind::Known);
-    Demand { bytes: 0, repeatable, has_origin: kind == Kind::Known, handle, opens }
+    Demand { repeatable, has_origin: kind == Kind::Known, handle, opens, ..Demand::default() }
 }
 
 /// Opens a file again. No file gets other objects.

@@ -71,7 +71,7 @@ fn demand(call: Call) -> Demand {
         Call::Write { handle, .. } | Call::Sync { handle } | Call::Close { handle } => (handle, false),
         _ => (NO_HANDLE, false),
     };
-    Demand { bytes: 0, repeatable: true, has_origin: false, handle, opens }
+    Demand { repeatable: true, handle, opens, ..Demand::default() }
 }
 
 /// A client's end of a session, and its connection.

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::io;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use iogate_core::proto::client_session::{Attempt, GivenUp, Reconnected};
@@ -46,7 +45,7 @@ impl Shared {
         let Reconnected { is_resumed, gone, is_news, failed } = state.session.connected(welcome, now);
         state.clock = clock;
         state.count_asynchronous();
-        self.verifier.store(welcome.verifier, Ordering::Release);
+        self.said.note(&welcome);
         self.look_at_clock(&mut state);
         self.install(&mut state, socket);
         if is_news {
@@ -56,7 +55,7 @@ impl Shared {
             tracing::warn!(
                 server = %self.endpoint,
                 requests = failed.len(),
-                "a server has forgotten its session: it is unknown whether requests took effect, and they fail"
+                "a server has forgotten its session: requests fail that may have taken effect, or are larger than it takes now"
             );
         }
         self.write(state);

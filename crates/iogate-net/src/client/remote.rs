@@ -60,8 +60,6 @@ pub(super) struct Servers {
     /// The server for names.
     pub(super) names: usize,
     pub(super) layout: Layout,
-    pub(super) transfer_bytes_max: u32,
-    pub(super) append_bytes_max: u32,
     pub(super) receiving: Receiving,
     pub(super) unsynced: unsynced::Files,
     files: Mutex<Files>,
@@ -87,6 +85,16 @@ pub(super) struct FileNumber {
 impl Servers {
     fn files(&self) -> MutexGuard<'_, Files> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Most bytes of one read or write that each of the servers takes, as they have said last.
+    pub(super) fn transfer_bytes_max(&self) -> u32 {
+        self.clients.iter().map(Client::transfer_bytes_max).min().unwrap_or(1)
+    }
+
+    /// The same of a record that is appended as one.
+    pub(super) fn append_bytes_max(&self) -> u32 {
+        self.clients.iter().map(Client::append_bytes_max).min().unwrap_or(1)
     }
 
     /// The number of a file: the same while it is open anywhere here, and no other open file's.
@@ -209,15 +217,11 @@ impl Remote {
         let clients = clients.collect::<Result<Vec<Client>, ClientError>>()?;
         let names = if clients.len() == 1 { 0 } else { chosen };
         let welcome = clients[names].welcome();
-        let append_max = clients.iter().map(|client| client.welcome().append_bytes_max).min();
-        let bytes_max = clients.iter().map(|client| client.welcome().transfer_bytes_max).min();
         let servers = Servers {
             spread: if clients.len() == 1 { Spread::Client } else { options.spread },
             clients,
             names,
             layout: layout(&welcome.striping).unwrap_or(Layout::SINGLE),
-            transfer_bytes_max: bytes_max.unwrap_or(1).max(1),
-            append_bytes_max: append_max.unwrap_or(1).max(1),
             receiving,
             unsynced: unsynced::Files::new(),
             files: Mutex::default(),
@@ -247,14 +251,14 @@ impl Remote {
         Ok(RemoteFile::new(opened, self.origin))
     }
 
-    /// Most bytes of one message's data; longer transfers are several.
+    /// Most bytes of one message's data, as the servers have said last; longer transfers are several.
     pub fn transfer_bytes_max(&self) -> u32 {
-        self.servers.transfer_bytes_max
+        self.servers.transfer_bytes_max()
     }
 
-    /// Most bytes of a record that is appended as one.
+    /// Most bytes of a record that is appended as one, as the servers have said last.
     pub fn append_bytes_max(&self) -> u32 {
-        self.servers.append_bytes_max
+        self.servers.append_bytes_max()
     }
 
     /// The stripes of files that have no layout of their own, as the server says.
@@ -339,7 +343,7 @@ impl Tree for Remote {
         each: &mut dyn FnMut(&Entry, &[u8]) -> bool,
     ) -> io::Result<()> {
         let mut after = after;
-        let bytes = LIST_BYTES.min(self.servers.transfer_bytes_max);
+        let bytes = LIST_BYTES.min(self.servers.transfer_bytes_max());
         loop {
             let request = ReadDir { after, bytes, path: path_bytes(path)? };
             let list = payload(self.names().call(&Request::ReadDir(request), caller)?)?;
@@ -431,7 +435,7 @@ impl Tree for Remote {
     }
 
     fn append_bytes_max(&self) -> u32 {
-        self.servers.append_bytes_max
+        self.servers.append_bytes_max()
     }
 
     fn answers(&self) -> u64 {

@@ -1,7 +1,7 @@
 //! One session with one server: many threads ask, one of them receives (`lead.rs`).
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -32,8 +32,7 @@ pub(super) struct Shared {
     pub(super) endpoint: Endpoint,
     pub(super) options: ClientOptions,
     clock: Clock,
-    /// As the server has said when it was last connected to.
-    pub(super) verifier: AtomicU64,
+    pub(super) said: Said,
     state: Mutex<State>,
     /// The background thread is to receive, or to end.
     pub(super) wanted: Condvar,
@@ -42,6 +41,13 @@ pub(super) struct Shared {
     /// Wakes the thread that polls.
     pub(super) waker: Waker,
     pub(super) owner: Owner,
+}
+
+/// What the server has said when it was last connected to, for who need not wait for the lock.
+pub(super) struct Said {
+    verifier: AtomicU64,
+    transfer_bytes_max: AtomicU32,
+    append_bytes_max: AtomicU32,
 }
 
 pub(super) struct State {
@@ -114,7 +120,7 @@ impl Client {
             endpoint: endpoint.clone(),
             options,
             clock: Clock::new(),
-            verifier: welcome.verifier.into(),
+            said: Said::in_welcome(&welcome),
             state: Mutex::new(state),
             wanted: Condvar::new(),
             written: Condvar::new(),
@@ -149,7 +155,17 @@ impl Client {
 
     /// The verifier of the server's export; see [`Tree::verifier`](iogate_vfs::Tree::verifier).
     pub(super) fn verifier(&self) -> u64 {
-        self.shared.verifier.load(Ordering::Acquire)
+        self.shared.said.verifier.load(Ordering::Acquire)
+    }
+
+    /// Most bytes of one read or write.
+    pub(super) fn transfer_bytes_max(&self) -> u32 {
+        self.shared.said.transfer_bytes_max.load(Ordering::Relaxed).max(1)
+    }
+
+    /// Most bytes of a record that is appended as one.
+    pub(super) fn append_bytes_max(&self) -> u32 {
+        self.shared.said.append_bytes_max.load(Ordering::Relaxed).max(1)
     }
 
     /// How far the server's clock was from this one's when it was last connected to.
@@ -271,6 +287,23 @@ impl Link {
     /// Whoever reads or writes finds that it is over.
     pub(super) fn cut(&self) {
         let _ = rustix::net::shutdown(self.socket.fd(), rustix::net::Shutdown::Both);
+    }
+}
+
+impl Said {
+    fn in_welcome(welcome: &Welcome) -> Said {
+        Said {
+            verifier: welcome.verifier.into(),
+            transfer_bytes_max: welcome.transfer_bytes_max.into(),
+            append_bytes_max: welcome.append_bytes_max.into(),
+        }
+    }
+
+    /// It says something else.
+    pub(super) fn note(&self, welcome: &Welcome) {
+        self.transfer_bytes_max.store(welcome.transfer_bytes_max, Ordering::Relaxed);
+        self.append_bytes_max.store(welcome.append_bytes_max, Ordering::Relaxed);
+        self.verifier.store(welcome.verifier, Ordering::Release);
     }
 }
 

@@ -89,11 +89,11 @@ impl Opened {
         while total < memory.bytes as u64 {
             let (server, end) = self.route().server_of(offset + total, origin.client);
             let left = memory.bytes as u64 - total;
-            let bytes = left.min(end - offset - total).min(u64::from(self.servers.transfer_bytes_max)) as u32;
+            let client = &self.servers.clients[server];
+            let bytes = left.min(end - offset - total).min(u64::from(client.transfer_bytes_max())) as u32;
             let piece = Segment { memory: memory.memory.wrapping_add(total as usize), bytes: bytes as usize };
             let result = self.handle_on(server).and_then(|handle| {
                 let request = request(op, flags, handle, (offset + total, bytes), origin);
-                let client = &self.servers.clients[server];
                 client.wait_for(|done| {
                     let call = Call::transfer(&request, self.caller, Memory::One([piece]), done);
                     self.noting(call, server)
@@ -147,7 +147,7 @@ impl Opened {
 
     /// Writes at the end of the file.
     pub(super) fn append(&self, caller: Caller, origin: Origin, bytes: &[u8]) -> io::Result<Written> {
-        let max = self.servers.append_bytes_max as usize;
+        let max = self.servers.append_bytes_max() as usize;
         let bytes = &bytes[..bytes.len().min(max)];
         let server = self.route().append_server();
         let handle = self.handle_on(server)?;
@@ -192,13 +192,14 @@ impl Store for RemoteStore {
         let (server, end) = opened.route().server_of(io.offset, io.origin.client);
         let how = how(&io);
         let (offset, origin) = (io.offset, io.origin);
-        if bytes <= self.servers.transfer_bytes_max as usize && end - offset >= bytes as u64 {
+        let bytes_max = opened.servers.clients[server].transfer_bytes_max();
+        if bytes <= bytes_max as usize && end - offset >= bytes as u64 {
             let memory = Memory::Many(std::mem::take(&mut io.segments));
             let done = Done::Io(Box::new(io), done);
             opened.start(server, how, (offset, bytes as u32), origin, memory, done);
             return;
         }
-        let parts = split::parts(&io, self.servers.transfer_bytes_max, |offset| {
+        let parts = split::parts(&io, self.servers.transfer_bytes_max(), |offset| {
             opened.route().server_of(offset, origin.client)
         });
         if parts.is_empty() {

@@ -362,11 +362,7 @@ impl Connection {
     /// Most bytes of a request.
     fn bounds(&self, kind: Kind) -> Bounds {
         let payload = match kind {
-            Kind::Write => {
-                let appended =
-                    self.session.get().map_or(0, |session| self.server.append_bytes_max(&session.export));
-                appended.max(self.server.limits.transfer_bytes_max)
-            }
+            Kind::Write => self.server.write_bytes_max(),
             Kind::Hello => PROOF_BYTES_MAX,
             Kind::SetXattr | Kind::Reserve => VALUE_BYTES_MAX,
             _ => 0,

@@ -296,11 +296,15 @@ impl Shared {
         self.waker.wake();
     }
 
-    /// Most bytes of a record that is appended as one: it is all in memory before it is written.
-    fn append_bytes_max(&self, export: &Served) -> u32 {
+    /// Most bytes of payload that are taken in: all in memory before they are written. At least those of a transfer.
+    fn write_bytes_max(&self) -> u32 {
         let Limits { credit_bytes, memory_bytes, .. } = self.limits;
-        let most = credit_bytes.min(memory_bytes as u64).min(PAYLOAD_BYTES_MAX.into()) as u32;
-        most.min(export.tree.append_bytes_max())
+        credit_bytes.min(memory_bytes as u64).min(PAYLOAD_BYTES_MAX.into()) as u32
+    }
+
+    /// Most bytes of a record that is appended as one.
+    fn append_bytes_max(&self, export: &Served) -> u32 {
+        self.write_bytes_max().min(export.tree.append_bytes_max())
     }
 
     fn is_closing(&self) -> bool {

@@ -37,10 +37,9 @@ impl Session {
     ) -> Result<Step, Refusal> {
         let most = self.server.limits.transfer_bytes_max;
         if read.bytes > most {
-            return Err(Refusal::new(
-                libc::EPROTO,
-                format!("a read of {} bytes, expected at most {most}", read.bytes),
-            ));
+            let text = format!("a read of {} bytes, expected at most {most}", read.bytes);
+            self.refuse_alone(connection, header, text)?;
+            return Ok(Step::Taken);
         }
         let Some(mut buffer) = self.server.pool.take(&self.account.memory, read.bytes as usize) else {
             return Ok(Step::Starved);
@@ -94,10 +93,8 @@ impl Session {
         }
         let most = self.server.limits.transfer_bytes_max;
         if write.bytes > most && write.flags & transfer::APPEND == 0 {
-            return Err(Refusal::new(
-                libc::EPROTO,
-                format!("a write of {} bytes, expected at most {most}", write.bytes),
-            ));
+            let text = format!("a write of {} bytes, expected at most {most}", write.bytes);
+            return self.refuse_alone(connection, header, text);
         }
         let Taken::New(answer) = self.admit(connection, header, write.bytes)? else { return Ok(()) };
         connection.count_transfer(write.bytes);
@@ -129,6 +126,19 @@ impl Session {
         } else {
             let offset = write.wire.offset;
             taken.batch.push(write.prepare(offset));
+        }
+        Ok(())
+    }
+
+    /// Answers a request that is too large: its client may go by what another server said. None of its data counts.
+    fn refuse_alone(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        header: &RequestHeader,
+        text: String,
+    ) -> Result<(), Refusal> {
+        if let Taken::New(answer) = self.admit(connection, header, 0)? {
+            answer.refuse(&Refusal::new(libc::EINVAL, text));
         }
         Ok(())
     }

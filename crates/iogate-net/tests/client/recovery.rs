@@ -1,15 +1,19 @@
 //! Lost connections, restarted servers, servers that are gone.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use iogate_net::client::Remote;
+use iogate_core::wire::open;
+use iogate_net::client::{Receiving, Remote, RemoteFile};
+use iogate_net::server::Limits;
+use iogate_net::{Endpoint, Server};
 
 use super::peer::Peer;
-use super::{both, connect, options, pattern};
+use super::{both, common, connect, options, pattern, remote_of};
 
 const RECORD_BYTES: usize = 16;
 
@@ -185,4 +189,85 @@ fn a_server_that_takes_connections_and_answers_nothing_is_gone() {
         assert_eq!(error.raw_os_error(), Some(libc::EIO));
         peer.settings.is_silent.store(false, Ordering::SeqCst);
     });
+}
+
+/// Servers of one folder, one after another, at one endpoint.
+struct Restarted {
+    dir: tempfile::TempDir,
+    server: Option<Server>,
+}
+
+impl Restarted {
+    fn new() -> Restarted {
+        let mut new = Restarted { dir: tempfile::tempdir().unwrap(), server: None };
+        new.start(&common::any_port(), Limits::default());
+        new
+    }
+
+    fn start(&mut self, endpoint: &Endpoint, limits: Limits) {
+        let tree = common::directory(self.dir.path());
+        let engine = common::engine(&*tree);
+        self.server = Some(common::serve_within(limits, tree, engine, endpoint, None, common::GRACE));
+    }
+
+    /// The next one takes less at once.
+    fn restart(&mut self) {
+        let endpoint = self.server().endpoints()[0].clone();
+        self.server = None;
+        let limits = Limits {
+            transfer_bytes_max: 64 << 10,
+            credit_bytes: 128 << 10,
+            memory_bytes: 1 << 20,
+            ..Limits::default()
+        };
+        self.start(&endpoint, limits);
+    }
+
+    fn server(&self) -> &Server {
+        self.server.as_ref().unwrap()
+    }
+}
+
+#[test]
+fn a_server_that_takes_less_at_once_after_a_restart_is_sent_less_at_once() {
+    both(|receiving| {
+        let mut servers = Restarted::new();
+        let remote = remote_of(servers.server(), receiving);
+        let file = remote.create("file".as_ref(), 0o644).unwrap();
+        let data = pattern(1 << 20);
+        let mut memory = vec![0; data.len()];
+        assert_eq!(file.write_at(0, &data).unwrap(), data.len());
+        servers.restart();
+        assert_eq!(file.read_at(0, &mut memory[..10]).unwrap(), 10, "it finds the next one");
+        assert_eq!((remote.transfer_bytes_max(), remote.append_bytes_max()), (64 << 10, 128 << 10));
+        assert_eq!(file.write_at(5, &data).unwrap(), data.len());
+        assert_eq!(file.read_at(5, &mut memory).unwrap(), data.len());
+        assert!(memory == data);
+        let appended = file.append(&data).unwrap();
+        assert_eq!((appended.offset, appended.bytes), (data.len() as u64 + 5, 128 << 10), "one message's");
+        let engine = common::engine(&remote);
+        let file = common::open(&remote, common::own(), "file", open::READ).unwrap();
+        assert!(common::read(&engine, &*file, 5, data.len()).unwrap() == data, "through a gate");
+    });
+}
+
+/// Without a thread of its own a client learns of a restart by what it sends.
+#[test]
+fn what_was_on_its_way_to_a_server_that_took_more_fails_alone() {
+    type Way = fn(&RemoteFile, &[u8]) -> io::Result<usize>;
+    let ways: [Way; 3] = [
+        |file, data| file.write_at(0, data),
+        |file, data| file.read_at(0, &mut data.to_vec()),
+        |file, data| file.append(data).map(|written| written.bytes as usize),
+    ];
+    for way in ways {
+        let mut servers = Restarted::new();
+        let remote = remote_of(servers.server(), Receiving::Inline);
+        let file = remote.create("file".as_ref(), 0o644).unwrap();
+        let data = pattern(1 << 20);
+        file.write_at(0, &data).unwrap();
+        servers.restart();
+        assert_eq!(common::errno(way(&file, &data)), libc::EIO);
+        assert!(way(&file, &data).unwrap() >= 64 << 10);
+    }
 }

@@ -37,6 +37,18 @@ pub(crate) fn serve_over(
     answers: Option<Arc<Answers>>,
     session_grace: Duration,
 ) -> Server {
+    serve_within(Limits::default(), tree, engine, endpoint, answers, session_grace)
+}
+
+/// The same, with limits.
+pub(crate) fn serve_within(
+    limits: Limits,
+    tree: Arc<dyn Tree>,
+    engine: Arc<Engine>,
+    endpoint: &Endpoint,
+    answers: Option<Arc<Answers>>,
+    session_grace: Duration,
+) -> Server {
     let export = Export {
         name: "files".into(),
         engine,
@@ -48,7 +60,6 @@ pub(crate) fn serve_over(
         answers,
         devices: Vec::new(),
     };
-    let limits = Limits::default();
     let config = ServerConfig { exports: vec![export], node: 0, nodes: 1, limits, session_grace };
     let policy = || Policy::None { user: own(), on_any_network: false };
     let listener = bound(|| Listener::bind(endpoint, policy()));

@@ -117,10 +117,33 @@ fn who_breaks_the_rules_of_a_session_is_cut() {
         let (one, two) = (request(2, 2, Request::Ping(Ping {})), request(2, 2, Request::Ping(Ping {})));
         cut(&[one, two].concat(), "sent twice");
         let large = transfer(1, 0, (1 << 20) + 1);
-        cut(&request(2, 2, Request::Read(large)), "a read of 1048577 bytes");
         cut(&Raw::bytes(2, 2, &Request::Write(large), &vec![0; (1 << 20) + 1]), "expected at most 1048576");
         cut(&Raw::bytes(2, 2, &Request::Write(transfer(1, 0, 5)), &[0; 6]), "a write of 5 bytes has 6");
     });
+}
+
+/// Its client may have asked by what another server said: to be cut off would not tell it, and cost everything else.
+#[test]
+fn what_is_too_large_is_refused_for_itself_where_nothing_has_to_be_skipped() {
+    let limits = Limits { credit_bytes: 2 << 20, transfer_bytes_max: 1 << 20, ..small() };
+    let setup = Setup::with(|config| config.limits = limits);
+    for endpoint in setup.server.endpoints() {
+        let mut raw = Raw::greet(endpoint);
+        raw.open(1, "f", RDWR).ok::<Opened>();
+        for bytes in [(1 << 20) + 1, 2 << 20, u32::MAX as usize] {
+            let reply = raw.read_at(1, 0, bytes);
+            assert_eq!(reply.errno, libc::EINVAL);
+            assert!(reply.text().contains("expected at most 1048576"), "{}", reply.text());
+        }
+        let reply = raw.write_at(1, 0, &vec![0; (1 << 20) + 1]);
+        assert_eq!(reply.errno, libc::EINVAL);
+        assert!(reply.text().contains("expected at most 1048576"), "{}", reply.text());
+        raw.write_at(1, 0, &vec![1; 1 << 20]).ok::<Written>();
+        let record = Transfer { flags: transfer::APPEND, ..transfer(1, 0, 2 << 20) };
+        raw.ask(&Request::Write(record), &vec![2; 2 << 20]).ok::<Written>();
+        assert_eq!(raw.read_at(1, 0, 1 << 20).payload.len(), 1 << 20);
+    }
+    wait_until("all memory is free", || setup.server.status().memory_bytes == 0);
 }
 
 #[test]

@@ -21,7 +21,7 @@ use crate::refusal::errno;
 use crate::wire::{NO_SESSION, Request, Welcome};
 use crate::{Span, Time};
 
-pub use self::outstanding::{Demand, ToWrite};
+pub use self::outstanding::{Bound, Demand, ToWrite};
 
 /// Settings of a [`ClientSession`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +62,7 @@ pub type Own<C, U> = fn(Request<'_>, &U) -> C;
 ///   and a server that knows the session is never sent a request under two ids.
 /// - In a new session a request that the old server may have carried out is sent again only if it can be repeated, or if it has an origin
 ///   and the server remembers those. If neither, nobody can say what became of it, and it fails.
+/// - No server is sent a request with more data than it says in its Welcome that it takes in one: such a request fails alone.
 /// - A new session begins with the files that are open, under their handles and present paths. Nothing else is sent until these
 ///   are answered. Who uses one that could not be opened again is told `ESTALE`; so is who uses one whose objects are others by now, which
 ///   is closed at once. If a file turns out to have been renamed meanwhile, it is opened again at its new path.
@@ -122,12 +123,18 @@ pub struct Reconnected<C> {
     pub gone: Span,
     /// The server was lost before, and this is not just a session's beginning.
     pub is_news: bool,
-    /// Requests that fail, in their order: the server has forgotten the session, and nobody can say whether they took effect.
+    /// Requests that fail, in their order: the server has forgotten the session, and nobody can say whether they took effect, or it does
+    /// not take as much data in one any more.
     pub failed: Vec<C>,
 }
 
 fn limits(welcome: &Welcome) -> Limits {
-    Limits { requests: welcome.credits.max(1), bytes: welcome.credit_bytes }
+    Limits {
+        requests: welcome.credits.max(1),
+        bytes: welcome.credit_bytes,
+        transfer_bytes: welcome.transfer_bytes_max.max(1),
+        append_bytes: welcome.append_bytes_max.max(1),
+    }
 }
 
 /// Takes what restores a session, as the driver makes it of a request and of whose it is.
@@ -152,13 +159,14 @@ impl<C, U> ClientSession<C, U> {
         }
     }
 
-    /// Takes a request. Gives it back, failed with `EIO`, if the session is closed, or if the server has been gone for too long.
+    /// Takes a request. Gives it back, failed with `EIO`, if the session is closed, if the server has been gone for too long, or if it has
+    /// more data than the server takes in one, as it said last.
     ///
     /// # Errors
     /// The request.
     pub fn submit(&mut self, call: C, demand: Demand, now: Time) -> Result<(), C> {
         let is_refused = match &self.loss {
-            _ if self.is_closed => true,
+            _ if self.is_closed || !limits(&self.welcome).allow(&demand) => true,
             None => false,
             Some(loss) => loss.gave_up && (self.config.tries_unasked || now < loss.next_attempt),
         };

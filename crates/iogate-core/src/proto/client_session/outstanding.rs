@@ -9,7 +9,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use crate::wire::{NO_HANDLE, Request};
+use crate::wire::{NO_HANDLE, Request, transfer};
 
 /// What a server lets a client have in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,34 @@ pub(super) struct Limits {
     pub(super) requests: u32,
     /// Bytes of data, to write or asked for. A single request may have more.
     pub(super) bytes: u64,
+    /// Bytes of one read or write.
+    pub(super) transfer_bytes: u32,
+    /// Bytes of a record that is appended as one.
+    pub(super) append_bytes: u32,
+}
+
+impl Limits {
+    /// Whether a server takes such a request at all.
+    pub(super) fn allow(&self, demand: &Demand) -> bool {
+        let most = match demand.bound {
+            Bound::None => return true,
+            Bound::Transfer => self.transfer_bytes,
+            Bound::Append => self.append_bytes,
+        };
+        demand.bytes <= u64::from(most)
+    }
+}
+
+/// Which bound of a server's holds for a request's data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bound {
+    /// None that it says.
+    #[default]
+    None,
+    /// That of reads and writes.
+    Transfer,
+    /// That of records.
+    Append,
 }
 
 /// What a session has to know of a request.
@@ -25,6 +53,8 @@ pub(super) struct Limits {
 pub struct Demand {
     /// Bytes of data that it writes or asks for.
     pub bytes: u64,
+    /// What holds for those.
+    pub bound: Bound,
     /// Whether it may be carried out twice.
     pub repeatable: bool,
     /// Whether a server that remembers requests over sessions would know it again.
@@ -57,8 +87,14 @@ impl Demand {
             Request::RemoveXattr(remove) => (remove.handle, 0),
             _ => (NO_HANDLE, 0),
         };
+        let bound = match request {
+            Request::Write(write) if write.flags & transfer::APPEND != 0 => Bound::Append,
+            Request::Read(_) | Request::Write(_) => Bound::Transfer,
+            _ => Bound::None,
+        };
         Demand {
             bytes: bytes.into(),
+            bound,
             repeatable: request.is_idempotent(),
             has_origin: false,
             handle,
@@ -120,7 +156,7 @@ pub struct ToWrite<'a, T> {
 impl<T> Default for Outstanding<T> {
     fn default() -> Outstanding<T> {
         Outstanding {
-            limits: Limits { requests: 1, bytes: 0 },
+            limits: Limits { requests: 1, bytes: 0, transfer_bytes: 1, append_bytes: 1 },
             is_connected: false,
             acked: 1,
             window: VecDeque::new(),
@@ -224,13 +260,13 @@ impl<T> Outstanding<T> {
     }
 
     /// There is a new session, with a server that `remembers` what it was sent with an origin, or not. Returns, in their order, the
-    /// requests of the old one of which nobody can say whether they took effect; what restored the old session is dropped, and
-    /// everything else starts over.
+    /// requests of the old one of which nobody can say whether they took effect, and those that this server does not take as they are; what
+    /// restored the old session is dropped, and everything else starts over.
     pub(super) fn renewed(&mut self, limits: Limits, remembers: bool) -> Vec<(T, Demand)> {
-        let unknown = self.forget_session(remembers);
         self.limits = limits;
+        let failed = self.forget_session(remembers);
         self.is_connected = true;
-        unknown
+        failed
     }
 
     /// Gives up the session and everything that waits; returns that, in order (without what restored the session).
@@ -245,15 +281,17 @@ impl<T> Outstanding<T> {
     }
 
     fn forget_session(&mut self, remembers: bool) -> Vec<(T, Demand)> {
-        let mut unknown = Vec::new();
+        let mut failed = Vec::new();
         let mut again = VecDeque::new();
+        let limits = self.limits;
         let mut sort = |mut entry: Entry<T>, is_written: bool| {
             entry.was_written |= is_written;
             let Demand { repeatable, has_origin, .. } = entry.demand;
-            if repeatable || !entry.was_written || remembers && has_origin {
+            let may_start_over = repeatable || !entry.was_written || remembers && has_origin;
+            if may_start_over && limits.allow(&entry.demand) {
                 again.push_back(entry);
             } else {
-                unknown.push((entry.item, entry.demand));
+                failed.push((entry.item, entry.demand));
             }
         };
         for (id, entry) in (self.acked..).zip(core::mem::take(&mut self.window)) {
@@ -266,7 +304,7 @@ impl<T> Outstanding<T> {
         self.restoring.clear();
         (self.restoring_left, self.bytes) = (0, 0);
         (self.acked, self.next, self.begun) = (1, 1, 1);
-        unknown
+        failed
     }
 
     /// Everything before this id is answered.

@@ -17,8 +17,14 @@ use crate::wire::{
 type Session = ClientSession<String, u32>;
 
 const CONFIG: SessionConfig = SessionConfig { retry_for: Span::from_secs(10), tries_unasked: true };
-const REPEATABLE: Demand =
-    Demand { bytes: 0, repeatable: true, has_origin: false, handle: NO_HANDLE, opens: false };
+const REPEATABLE: Demand = Demand {
+    bytes: 0,
+    bound: Bound::None,
+    repeatable: true,
+    has_origin: false,
+    handle: NO_HANDLE,
+    opens: false,
+};
 const ONCE: Demand = Demand { repeatable: false, ..REPEATABLE };
 const KNOWN: Demand = Demand { has_origin: true, ..ONCE };
 
@@ -411,6 +417,43 @@ fn a_file_whose_path_has_become_too_long_is_stale() {
     assert_eq!(written(&mut session), [(3, again)]);
 }
 
+/// A server cuts off who sends it more at once than it takes, and would do so again and again.
+#[test]
+fn what_a_new_server_does_not_take_fails_alone() {
+    let data = |flags, bytes| Transfer { handle: 3, flags, offset: 0, bytes, app: 0, client: 0, issued: 0 };
+    let read = |bytes| Demand::of(&Request::Read(data(0, bytes)));
+    let write = |bytes| Demand::of(&Request::Write(data(0, bytes)));
+    let append = |bytes| Demand::of(&Request::Write(data(transfer::APPEND, bytes)));
+    let all = [("read", read(501)), ("write", write(501)), ("append", append(701))];
+    let fitting = [("short read", read(500)), ("short write", write(500)), ("short append", append(700))];
+    for is_written in [false, true] {
+        let first = Welcome { credit_bytes: 10_000, ..welcome(1, 5) };
+        let mut session = ClientSession::new(CONFIG, own, first);
+        if !is_written {
+            session.lost(at(0));
+        }
+        for (name, demand) in all.into_iter().chain(fitting) {
+            session.submit(name.into(), Demand { has_origin: true, ..demand }, at(0)).unwrap();
+        }
+        assert_eq!(written(&mut session).len(), if is_written { 6 } else { 0 });
+        let smaller =
+            Welcome { credit_bytes: 10_000, transfer_bytes_max: 500, append_bytes_max: 700, ..welcome(2, 5) };
+        let failed = match is_written {
+            true => reconnect(&mut session, smaller, at(0)),
+            false => session.connected(smaller, at(0)).failed,
+        };
+        assert_eq!(failed, ["read", "write", "append"]);
+        let sent: Vec<String> = written(&mut session).into_iter().map(|(_, name)| name).collect();
+        assert_eq!(sent, ["short read", "short write", "short append"]);
+        // Who has cut it by what the last server said is too late.
+        for (name, demand) in all {
+            assert_eq!(session.submit(name.into(), demand, at(0)), Err(name.into()));
+        }
+        // Other requests have other bounds.
+        session.submit("value".into(), Demand { bytes: 900, ..ONCE }, at(0)).unwrap();
+    }
+}
+
 /// A server may keep it, and finds it by its identity.
 #[test]
 fn a_file_without_a_name_is_asked_for_by_the_folder_that_it_was_made_in() {
@@ -506,9 +549,10 @@ fn what_is_to_be_known_of_a_request_is_in_it() {
     let transfer =
         Transfer { handle: 3, flags: transfer::APPEND, offset: 0, bytes: 77, app: 0, client: 0, issued: 0 };
     let append = Demand::of(&Request::Write(transfer));
-    assert_eq!(append, Demand { bytes: 77, handle: 3, ..ONCE });
+    assert_eq!(append, Demand { bytes: 77, bound: Bound::Append, handle: 3, ..ONCE });
     assert!(append.needs_origin() && !KNOWN.needs_origin() && !REPEATABLE.needs_origin());
-    assert_eq!(Demand::of(&Request::Read(transfer)), Demand { bytes: 77, handle: 3, ..REPEATABLE });
+    let read = Demand { bytes: 77, bound: Bound::Transfer, handle: 3, ..REPEATABLE };
+    assert_eq!(Demand::of(&Request::Read(transfer)), read);
     assert_eq!(Demand::of(&Request::Close(Close { handle: 4 })), Demand { handle: 4, ..REPEATABLE });
     assert_eq!(Demand::of(&Request::Rename(Rename { flags: 0, path: b"a", to: b"b" })), ONCE);
     assert_eq!(opening(5, open::READ), Demand { handle: 5, opens: true, ..REPEATABLE });

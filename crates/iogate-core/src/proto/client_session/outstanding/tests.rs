@@ -8,7 +8,7 @@ use std::println;
 use super::*;
 use crate::proto::repeats::{Admitted, Window};
 
-const LIMITS: Limits = Limits { requests: 5, bytes: 1000 };
+const LIMITS: Limits = Limits { requests: 5, bytes: 1000, transfer_bytes: 1000, append_bytes: 1000 };
 
 /// A token that is appended, or set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -293,7 +293,7 @@ fn a_new_session_starts_over_and_tells_what_is_unknown() {
 #[test]
 fn a_request_beyond_the_credits_goes_alone() {
     let mut client = Outstanding::new();
-    client.renewed(Limits { requests: 4, bytes: 10 }, false);
+    client.renewed(Limits { requests: 4, bytes: 10, ..LIMITS }, false);
     for bytes in [20, 5, 5, 1] {
         client.push(bytes, Demand { bytes, repeatable: true, ..Demand::default() });
     }
