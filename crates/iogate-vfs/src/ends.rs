@@ -135,10 +135,12 @@ impl Ends {
         if is_new {
             let mark = file.attr()?.size;
             let (begun, is_pending) = begun(file);
+            // Who is told to set a size is told so when it is the mark, too: before, nobody is at it.
+            let pending = begun.filter(|&size| is_pending && size == mark);
             let mut earlier = self.log.as_ref().map_or_else(Vec::new, |log| log.earlier(identity));
             // Nobody can tell whether ranges behind such a size were given before it was set.
             earlier.retain(|range| is_pending || begun.is_none_or(|size| range.end() <= size));
-            self.lock().table.learn(identity, mark, begun.filter(|_| is_pending), &earlier);
+            self.lock().table.learn(identity, mark, pending, &earlier);
         }
         let begun = self.lock().table.begun(identity);
         Ok((party, begun))
@@ -243,18 +245,26 @@ fn begun(file: &dyn TreeFile) -> (Option<u64>, bool) {
 /// Notes something with a names-file.
 fn write(file: &dyn TreeFile, note: &Note) -> io::Result<()> {
     if let Some(begun) = note.begun {
-        let text = begun.map_or_else(String::new, |size| format!("{size}{WHILE}{}", file.verifier()));
+        write_begun(file, begun)?;
+    }
+    let Some(size) = note.mark else { return Ok(()) };
+    let own = Caller::new(rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let marked = file.set_attr(own, &Change { which: set::SIZE, size, ..Change::default() });
+    if marked.is_err() && matches!(note.begun, Some(Some(_))) {
+        // Who wants the size is told that it is refused, so nobody may set it later.
+        let cleared = write_begun(file, None);
+        cleared.unwrap_or_else(|error| tracing::error!(%error, size, "a refused size stays noted as begun"));
+    }
+    marked.map(drop)
+}
+
+fn write_begun(file: &dyn TreeFile, begun: Option<u64>) -> io::Result<()> {
+    let text = begun.map_or_else(String::new, |size| format!("{size}{WHILE}{}", file.verifier()));
+    match file.set_xattr(OWN, BEGUN, text.as_bytes(), 0) {
         // Names that have no attributes but by path belong to somebody else, who notes them.
-        match file.set_xattr(OWN, BEGUN, text.as_bytes(), 0) {
-            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {}
-            noted => noted?,
-        }
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(()),
+        noted => noted,
     }
-    if let Some(size) = note.mark {
-        let own = Caller::new(rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        file.set_attr(own, &Change { which: set::SIZE, size, ..Change::default() })?;
-    }
-    Ok(())
 }
 
 /// A handle through which the end of a file is asked for. Gives back what it has when it is dropped.
@@ -361,5 +371,110 @@ impl Drop for Party {
         let work = Work(state.told(told));
         drop(state);
         self.ends.perform(work);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use iogate_core::wire::Attr;
+    use iogate_engine::FileHandle;
+
+    use super::*;
+
+    const SIZE_MAX: u64 = 1000;
+
+    /// A names-file that cannot be of every size.
+    #[derive(Default)]
+    struct Names {
+        size: Mutex<u64>,
+        begun: Mutex<Vec<u8>>,
+        /// What is begun cannot be cleared.
+        keeps_begun: AtomicBool,
+    }
+
+    impl TreeFile for Names {
+        fn data(&self) -> &FileHandle {
+            panic!("a names-file has no data")
+        }
+
+        fn identity(&self) -> Identity {
+            Identity { inode: 1, generation: 1 }
+        }
+
+        fn attr(&self) -> io::Result<Attr> {
+            Ok(Attr { size: *self.size.lock().unwrap(), ..Attr::default() })
+        }
+
+        fn set_attr(&self, _: Caller, change: &Change) -> io::Result<Attr> {
+            if change.size > SIZE_MAX {
+                return Err(io::Error::from_raw_os_error(libc::EFBIG));
+            }
+            *self.size.lock().unwrap() = change.size;
+            self.attr()
+        }
+
+        fn sync(&self, _: bool) -> io::Result<u64> {
+            Ok(0)
+        }
+
+        fn allocate(&self, _: u32, _: u64, _: u64) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn seek(&self, offset: u64, _: bool) -> io::Result<u64> {
+            Ok(offset)
+        }
+
+        fn xattr(&self, _: Caller, _: &[u8]) -> io::Result<Vec<u8>> {
+            Ok(self.begun.lock().unwrap().clone())
+        }
+
+        fn set_xattr(&self, _: Caller, _: &[u8], value: &[u8], _: u32) -> io::Result<()> {
+            if value.is_empty() && self.keeps_begun.load(Ordering::SeqCst) {
+                return Err(io::Error::from_raw_os_error(libc::EIO));
+            }
+            *self.begun.lock().unwrap() = value.to_vec();
+            Ok(())
+        }
+    }
+
+    fn ends() -> Arc<Ends> {
+        Ends::new(Rules::PROCESS, None, Clock::REAL)
+    }
+
+    /// The size that who opens the file after a start is told to set.
+    fn pending(file: &Arc<dyn TreeFile>) -> Option<u64> {
+        ends().open(&**file, true).unwrap().1
+    }
+
+    #[test]
+    fn a_size_that_is_refused_is_not_set_by_who_opens_the_file_later() {
+        for keeps_begun in [false, true] {
+            let names = Arc::new(Names { keeps_begun: keeps_begun.into(), ..Names::default() });
+            let file: Arc<dyn TreeFile> = names.clone();
+            let ends = ends();
+            let (party, _) = ends.open(&*file, true).unwrap();
+            let refused = party.resize_now(&file, SIZE_MAX + 1).unwrap_err();
+            assert_eq!(refused.raw_os_error(), Some(libc::EFBIG));
+            drop(party);
+            assert_eq!(names.begun.lock().unwrap().is_empty(), !keeps_begun);
+            let (party, begun) = ends.open(&*file, true).unwrap();
+            assert_eq!((begun, pending(&file)), (None, None));
+            // One that is not refused, and whose setter dies, is.
+            party.resize_now(&file, SIZE_MAX).unwrap();
+            drop(party);
+            assert_eq!(ends.open(&*file, true).unwrap().1, Some(SIZE_MAX));
+            assert_eq!(pending(&file), Some(SIZE_MAX));
+        }
+    }
+
+    #[test]
+    fn a_size_that_a_server_dies_over_before_it_is_given_is_not_set() {
+        let names = Names::default();
+        write_begun(&names, Some(10)).unwrap();
+        let file: Arc<dyn TreeFile> = Arc::new(names);
+        assert_eq!(pending(&file), None);
     }
 }
