@@ -5,16 +5,16 @@ mod common;
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use common::{Far, Machine, directory, engine, errno, open, own, read, striped, write};
-use iogate_core::wire::open;
+use iogate_core::wire::{Identity, open};
 use iogate_core::{Layout, Op};
 use iogate_engine::store::{DirectoryStore, Io, IoDone, OpenMode};
 use iogate_engine::{FileHandle, Store};
-use iogate_vfs::{StripedTree, Tree};
+use iogate_vfs::{DirectoryTree, OpenHow, StripedTree, Tree, TreeFile};
 
 const LAYOUT: Layout = Layout { first_target: 0, stripe_bytes: 4096, targets: 2 };
 const NEW: u32 = open::READ | open::WRITE | open::CREATE;
@@ -212,4 +212,102 @@ fn a_full_target_has_the_room_of_what_was_removed() {
     tree.unlink(own(), Path::new("old"), false).unwrap();
     assert_eq!(write(&engine, &*file, 0, &[2; BYTES]).unwrap(), BYTES);
     assert!(read(&engine, &*file, 0, BYTES + 1).unwrap() == [2; BYTES]);
+}
+
+type Hook = Box<dyn FnOnce() + Send>;
+
+/// A store in front of which something is done, once, when a file has been found and is not counted as open yet.
+struct Hooked {
+    store: DirectoryStore,
+    hook: Arc<Mutex<Option<Hook>>>,
+}
+
+impl Store for Hooked {
+    fn open(&self, path: &Path, mode: OpenMode) -> std::io::Result<FileHandle> {
+        self.store.open(path, mode)
+    }
+
+    fn adopt(&self, fd: OwnedFd) -> std::io::Result<FileHandle> {
+        let hook = self.hook.lock().unwrap().take();
+        hook.into_iter().for_each(|hook| hook());
+        self.store.adopt(fd)
+    }
+
+    fn start(&self, io: Io, done: IoDone) {
+        self.store.start(io, done);
+    }
+
+    fn size(&self, file: &FileHandle) -> std::io::Result<u64> {
+        self.store.size(file)
+    }
+
+    fn sync(&self, file: &FileHandle, data_only: bool) -> std::io::Result<()> {
+        self.store.sync(file, data_only)
+    }
+}
+
+/// Stripes with a file `f`, and what opens it with flags, while something is done that may be too early for it to be seen as open.
+struct Race {
+    dir: tempfile::TempDir,
+    tree: Arc<StripedTree>,
+    hook: Arc<Mutex<Option<Hook>>>,
+}
+
+impl Race {
+    fn new() -> Race {
+        let dir = tempfile::tempdir().unwrap();
+        drop(striped(dir.path(), LAYOUT, false));
+        let (names, hook) = (dir.path().join("names"), Arc::<Mutex<Option<Hook>>>::default());
+        let store = Arc::new(Hooked { store: DirectoryStore::new(&names).unwrap(), hook: Arc::clone(&hook) });
+        let names = Arc::new(DirectoryTree::new(&names, store).unwrap());
+        let targets = ["0", "1"].map(|name| directory(&dir.path().join(name)));
+        let tree = Arc::new(StripedTree::new(names, targets.into(), LAYOUT).unwrap());
+        let file = open(&*tree, own(), "f", NEW).unwrap();
+        assert_eq!(write(&engine(&*tree), &*file, 0, &[1; BYTES]).unwrap(), BYTES);
+        Race { dir, tree, hook }
+    }
+
+    fn open(&self, flags: u32, identity: Identity, meanwhile: Hook) -> std::io::Result<Arc<dyn TreeFile>> {
+        *self.hook.lock().unwrap() = Some(meanwhile);
+        let opened = self.tree.open(own(), Path::new("f"), OpenHow { flags, identity, ..OpenHow::default() });
+        assert!(self.hook.lock().unwrap().is_none(), "nothing was done meanwhile");
+        opened
+    }
+
+    fn unlinks(&self, path: &'static str) -> Hook {
+        let tree = Arc::clone(&self.tree);
+        Box::new(move || assert!(tree.unlink(own(), Path::new(path), false).is_ok()))
+    }
+
+    fn is_gone(&self) -> bool {
+        self.tree.finish_removals();
+        objects(self.dir.path()).is_empty()
+            && files(&self.dir.path().join("names/.iogate/removed")).is_empty()
+    }
+}
+
+#[test]
+fn a_file_that_is_removed_while_it_is_opened_is_there_or_not() {
+    let race = Race::new();
+    let opened = race.open(open::READ, Identity::default(), race.unlinks("f"));
+    assert_eq!(errno(opened), libc::ENOENT);
+    eventually("its objects go", || race.is_gone());
+
+    let race = Race::new();
+    race.tree.link(own(), Path::new("f"), Path::new("g")).unwrap();
+    let opened = race.open(open::READ, Identity::default(), race.unlinks("g")).unwrap();
+    assert!(read(&engine(&*race.tree), &*opened, 0, BYTES + 1).unwrap() == [1; BYTES]);
+    assert!(!race.is_gone());
+}
+
+#[test]
+fn a_removed_file_that_is_closed_while_it_is_opened_again_is_gone() {
+    let race = Race::new();
+    let file = open(&*race.tree, own(), "f", open::READ).unwrap();
+    let identity = file.identity();
+    race.unlinks("f")();
+    assert!(!race.is_gone());
+    let opened = race.open(open::READ | open::AGAIN, identity, Box::new(move || drop(file)));
+    assert_eq!(errno(opened), libc::ESTALE);
+    eventually("its objects go", || race.is_gone());
 }

@@ -284,7 +284,8 @@ impl DirectoryTree {
         }
         file.opened = stat::of(&file.fd)?.attr;
         // Whoever has taken its last name since it was found may not have seen that it is open.
-        if !is_temporary && file.opened.links == 0 {
+        let (links, object) = (file.opened.links, file.object.object);
+        if !is_temporary && self.files.is_nameless(known.identity, links, object) {
             return Ok(None);
         }
         Ok(Some(Arc::new(file)))

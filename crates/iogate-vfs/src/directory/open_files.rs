@@ -105,6 +105,13 @@ impl OpenFiles {
             .map_or((0, false), |counted| (counted.is_orphan.into(), counted.is_removed))
     }
 
+    /// Whether a file has no name, or only the one that it has among those that are removed.
+    pub(super) fn is_nameless(&self, identity: Identity, links: u32, object: [u8; 16]) -> bool {
+        let note = ObjectId(object).to_string();
+        let has_note = |folder| stat::at(folder, &*note).is_ok_and(|found| found.identity == identity);
+        links == 0 || links == 1 && self.removed.get().is_some_and(has_note)
+    }
+
     /// Takes back a handle. Returns the objects that nobody can reach any more.
     pub(super) fn closed(self: &Arc<Self>, identity: Identity, fd: BorrowedFd<'_>) -> Gone {
         let mut files = self.lock();
