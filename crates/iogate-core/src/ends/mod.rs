@@ -357,7 +357,7 @@ impl Ends {
                 let writers_seen = found.writers_seen;
                 (found.begun, found.end) = (None, end);
                 void = self.records.cut(file, end);
-                let (hold, phase) = (Hold::Bare, Phase::Settling);
+                let (hold, phase) = (Hold::Resize(end), Phase::Settling);
                 found.holder = Some(Holder { ticket, party, hold, phase, writers_seen, has_left: false });
                 found.overdue.retain(|overdue| overdue.ticket != 0);
                 Some(None)
@@ -397,7 +397,7 @@ impl Ends {
                 let _ = self.records.settle(ticket, 0, false);
             }
             (Phase::Granting, Hold::Resize(size)) if is_noted => found.begun = Some(*size),
-            (Phase::Settling, Hold::Resize(_) | Hold::Bare) if !is_noted => found.begun = Some(found.end),
+            (Phase::Settling, Hold::Resize(_)) if !is_noted => found.begun = Some(found.end),
             // A server that starts anew would take what lies behind the end for given.
             (Phase::Settling, Hold::Append { top, .. }) if !is_noted => found.end = *top,
             _ => {}

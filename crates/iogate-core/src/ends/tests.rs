@@ -367,6 +367,31 @@ fn what_could_not_be_noted_is_not_given() {
     assert!(again.note.is_some());
 }
 
+#[test]
+fn an_end_that_could_not_be_noted_is_no_size_that_is_begun() {
+    let mut ends = ends();
+    opened(&mut ends, true);
+    // The names-file cannot be as large as what was written elsewhere.
+    let first = ends.ask(at(0), FILE, 1, 1, append(1, 1, 10));
+    let told = ends.looked(at(0), FILE, 1, 1, first[0].ticket, 100, vec![record(1, 1, 10)]);
+    assert_eq!(ends.noted(at(0), FILE, told[0].ticket, false), []);
+    let all = ends.ask(at(1), FILE, 1, 1, Wish::Take);
+    let taken = only(&mut ends, at(1), all);
+    let (note, _) = ends.settle(at(1), FILE, 1, taken.ticket, UNKNOWN);
+    assert_eq!(note, Some(Note { mark: Some(100), ..Note::default() }));
+    assert_eq!(ends.noted(at(1), FILE, taken.ticket, false), []);
+    assert_eq!(ends.begun(FILE), None);
+    // What somebody has begun stays so.
+    for is_noted in [false, true] {
+        ends = Ends::new(Rules::SERVER, at(0), WALL);
+        ends.open(FILE, true);
+        ends.learn(FILE, 5, Some(5), &[]);
+        let _ = ends.settle(at(1), FILE, 1, 3, 5);
+        assert_eq!(ends.noted(at(1), FILE, 3, is_noted), []);
+        assert_eq!(ends.begun(FILE), (!is_noted).then_some(5));
+    }
+}
+
 /// What an observer of random use knows: which bytes have been given since the last size was set.
 #[test]
 fn no_byte_is_given_twice() {
