@@ -172,7 +172,7 @@ impl Gate {
         }
         for slot in self.pending.slots_in(&[State::Queued, State::Taken]) {
             let app = self.pending.slot(slot).app;
-            let class = self.admission.as_mut().map_or(0, |admission| admission.arbiter.adopt(app).0);
+            let class = self.admission.as_mut().map_or(0, |admission| admission.arbiter.adopt(now, app).0);
             self.pending.slot_mut(slot).class = class;
         }
         self.service.set_charged(now, policy.is_some());

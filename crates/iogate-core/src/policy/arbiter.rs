@@ -31,7 +31,7 @@ impl ClassId {
 
 /// Most applications that have something in the gate and are told apart.
 const CLASSES_MAX: usize = 1 << 16;
-/// Idle applications whose debts are kept.
+/// Idle applications that are remembered although they have no debts; as many as have some are.
 const IDLE_MAX: usize = 4096;
 /// How many of them are looked at for one that may be forgotten.
 const LOOKS_MAX: usize = 32;
@@ -199,8 +199,8 @@ impl Arbiter {
     }
 
     /// A request that is in the gate already, and that the scheduler has had, is of this class.
-    pub(crate) fn adopt(&mut self, app: AppId) -> ClassId {
-        let id = self.open(app);
+    pub(crate) fn adopt(&mut self, now: Time, app: AppId) -> ClassId {
+        let id = self.open(now, app);
         let mut at = Some(id);
         while let Some(of) = at {
             self.classes[of.index()].admitted += 1;
@@ -212,7 +212,7 @@ impl Arbiter {
 
     /// A request that may run has come. True if it is admitted; else it waits behind the others of its class.
     pub(crate) fn arrives(&mut self, now: Time, app: AppId, bytes: u64) -> (ClassId, bool) {
-        let id = self.open(app);
+        let id = self.open(now, app);
         if self.classes[id.index()].is_idle() {
             self.end_think(now, id);
         }
@@ -407,7 +407,7 @@ impl Arbiter {
     }
 
     /// The class of an application, a new one if need be.
-    fn open(&mut self, app: AppId) -> ClassId {
+    fn open(&mut self, now: Time, app: AppId) -> ClassId {
         if app == AppId::default() {
             return ClassId::default();
         }
@@ -416,7 +416,7 @@ impl Arbiter {
             return if self.is_branch(id) { self.many_of(self.classes[id.index()].inner) } else { id };
         }
         if self.of_app.len() >= IDLE_MAX {
-            self.forget_one();
+            self.forget_one(now);
         }
         let within = self.place_of(app);
         match self.vacant(app) {
@@ -445,15 +445,16 @@ impl Arbiter {
         Some(id)
     }
 
-    /// Forgets an application that has nothing in the gate and no debt that counts.
-    fn forget_one(&mut self) {
+    /// Forgets an application that has nothing in the gate and no debt that counts: neither to the others nor to its cap.
+    fn forget_one(&mut self, now: Time) {
         for _ in 0..LOOKS_MAX {
             self.hand = if self.hand + 1 < self.classes.len() { self.hand + 1 } else { 1 };
             let class = &self.classes[self.hand];
             let id = ClassId(self.hand as u16);
             let is_known = self.of_app.get(&class.app) == Some(&id) && !self.is_branch(id);
             let virtual_time = self.inners[class.within.index()].virtual_time;
-            if is_known && class.is_idle() && class.finish <= virtual_time {
+            let has_debts = class.finish > virtual_time || class.cap.conforms_at(Span::ZERO) > now;
+            if is_known && class.is_idle() && !has_debts {
                 self.of_app.remove(&class.app);
                 self.free.push(id);
                 return;

@@ -487,3 +487,23 @@ fn what_cannot_be_is_refused() {
         assert!(error.contains(name), "{error}");
     }
 }
+
+/// An idle application whose cap is spent is not forgotten for others that come: it would have all of its cap anew.
+#[test]
+fn nobody_escapes_a_cap_by_being_forgotten() {
+    let others = Entitlement { max: rate(1 << 20), ..Entitlement::default() };
+    let mut gate = one_at_a_time();
+    gate.set_policy(Time::ZERO, Some(&Policy { others, ..Policy::default() })).unwrap();
+    let mut is_served = |at: u64, app: u32, bytes: u32| {
+        let now = Time::from_nanos(at);
+        gate.submit(now, &Request { bytes, ..block(app.into(), app) }).unwrap();
+        let Decision::Dispatch(dispatch) = gate.next(now) else { return false };
+        gate.complete(now, dispatch.id, Outcome::Done { bytes: bytes.into() });
+        true
+    };
+    for app in 1..=5000 {
+        assert!(is_served(0, app, if app == 2 { 100 << 20 } else { 1 }));
+    }
+    assert!(is_served(1_000_000_000, 3, 1));
+    assert!(!is_served(1_000_000_000, 2, 1), "its cap is spent for 100 s");
+}

@@ -54,7 +54,7 @@ impl File {
         let is_lost = match answer {
             Ok(verifier) => server.synced(begun, verifier, export),
             Err(EIO | ENOSPC | EDQUOT | EFBIG) => {
-                server.failed();
+                server.failed(begun);
                 true
             }
             Err(_) => false,
