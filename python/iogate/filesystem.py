@@ -9,11 +9,13 @@ The program is a client of the server, as a mount is: its reads and writes pass 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
 import uuid
 from datetime import datetime, timezone
+from glob import has_magic
 from typing import TYPE_CHECKING, Any
 
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
@@ -131,13 +133,11 @@ class IogateFileSystem(AbstractFileSystem):  # type: ignore[misc]
         attr = self.connection().attr(_native(path), False)
         return self._info(path, attr)
 
-    def _info(self, path: str, attr: Attributes) -> dict[str, Any]:
+    def _info(self, path: str, attr: Attributes, follow_links: bool = True) -> dict[str, Any]:
         is_link = stat.S_ISLNK(attr[0])
-        if is_link:
-            try:
+        if is_link and follow_links:
+            with contextlib.suppress(OSError):
                 attr = self.connection().attr(_native(path), True)
-            except OSError:
-                is_link = True
         mode, size, uid, gid, links, inode, atime, mtime, ctime = attr
         kind = "directory" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else "other"
         return {
@@ -155,13 +155,16 @@ class IogateFileSystem(AbstractFileSystem):  # type: ignore[misc]
             "islink": is_link,
         }
 
-    def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
-        """What is in a directory, or the file at the path."""
+    def ls(self, path: str, detail: bool = True, follow_links: bool = True, **kwargs: Any) -> list[Any]:
+        """What is in a directory, or the file at the path.
+
+        Without `follow_links`, links in the directory are themselves, and not what they lead to.
+        """
         path = self._strip_protocol(path)
         found = self.info(path)
         if found["type"] == "directory":
             listed = self.connection().list(_native(path))
-            infos = [self._info(path.rstrip("/") + "/" + name, attr) for name, attr in listed]
+            infos = [self._info(_below(path, name), attr, follow_links) for name, attr in listed]
         else:
             infos = [found]
         return infos if detail else [info["name"] for info in infos]
@@ -201,17 +204,37 @@ class IogateFileSystem(AbstractFileSystem):  # type: ignore[misc]
         """Removes a file, or another name."""
         self.connection().remove(_native(self._strip_protocol(path)), False)
 
-    def _rm(self, path: str) -> None:
-        path = self._strip_protocol(path)
-        mode = self.connection().attr(_native(path), False)[0]
-        self.connection().remove(_native(path), stat.S_ISDIR(mode))
-
     def rm(self, path: str | list[str], recursive: bool = False, maxdepth: int | None = None) -> None:
-        """Removes files, and with `recursive` directories and what is in them; links are not followed."""
-        paths = path if isinstance(path, list) else [path]
-        for one in paths:
-            for found in reversed(self.expand_path(one, recursive=recursive, maxdepth=maxdepth)):
-                self._rm(found)
+        """Removes files, and with `recursive` directories and what is in them.
+
+        A link is removed, not what it leads to; nor does a pattern find what is behind one.
+        """
+        if maxdepth is not None and maxdepth < 1:
+            raise ValueError("maxdepth must be at least 1")
+        for one in path if isinstance(path, list) else [path]:
+            place, levels = self._strip_protocol(one), maxdepth if recursive else 0
+            found = [place]
+            if has_magic(place):
+                # What is in a directory is removed before it.
+                found = sorted(self.glob(place, maxdepth=maxdepth, follow_links=False), reverse=True)
+                if not found:
+                    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), place)
+                # As fsspec counts: the pattern has taken one of the levels.
+                levels = levels - 1 if levels else levels
+            for each in found:
+                self._rm_tree(each, levels)
+
+    def _rm_tree(self, path: str, levels: int | None) -> None:
+        """Removes what is at a path, and so many levels of what is in it; all of them if `None`."""
+        connection = self.connection()
+        found = [(path, stat.S_ISDIR(connection.attr(_native(path), False)[0]), 0)]
+        # It grows meanwhile: what is in a directory comes behind it.
+        for place, is_directory, level in found:
+            if is_directory and (levels is None or level < levels):
+                listed = connection.list(_native(place))
+                found += [(_below(place, name), stat.S_ISDIR(attr[0]), level + 1) for name, attr in listed]
+        for place, is_directory, _ in reversed(found):
+            connection.remove(_native(place), is_directory)
 
     def mv_file(self, path1: str, path2: str, **kwargs: Any) -> None:
         """Renames; what has the other name is replaced."""
@@ -398,6 +421,10 @@ class IogateFile(AbstractBufferedFile):  # type: ignore[misc]
 def _native(path: str) -> str:
     """A path from the tree's root on."""
     return path.lstrip("/")
+
+
+def _below(directory: str, name: str) -> str:
+    return directory.rstrip("/") + "/" + name
 
 
 def _place(at: int | None, size: int, absent: int) -> int:

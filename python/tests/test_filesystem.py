@@ -102,7 +102,8 @@ def fs(server: Server) -> IogateFileSystem:
 
 @pytest.fixture
 def folder(fs: IogateFileSystem, request: pytest.FixtureRequest) -> str:
-    path = f"/{request.node.name}"
+    # Without what patterns mean something by.
+    path = "/" + re.sub(r"\W", "_", request.node.name)
     fs.mkdir(path)
     return path
 
@@ -153,6 +154,84 @@ def test_names(fs: IogateFileSystem, folder: str, server: Server) -> None:
     assert fs.cat(f"{folder}/b") == b"22"
     fs.rm(folder, recursive=True)
     assert not fs.exists(folder)
+
+
+@pytest.fixture
+def linked(server: Server, folder: str) -> Path:
+    """Files, and beside them a directory of links to them, and of one to itself."""
+    place = server.directory / folder[1:]
+    (place / "precious/deep").mkdir(parents=True)
+    (place / "precious/a").touch()
+    (place / "precious/deep/b").touch()
+    (place / "run/below").mkdir(parents=True)
+    (place / "run/file").touch()
+    (place / "run/keep").symlink_to("../precious")
+    (place / "run/below/keep").symlink_to("../../precious")
+    (place / "run/one").symlink_to("../precious/a")
+    (place / "run/self").symlink_to(".")
+    (place / "run/dangling").symlink_to("nowhere")
+    for each in (place, *(each for each in place.rglob("*") if each.is_dir())):
+        # On loopback everybody is nobody.
+        each.chmod(0o777)
+    return place
+
+
+def names_below(place: Path) -> list[str]:
+    return sorted(str(each.relative_to(place)) for each in place.rglob("*"))
+
+
+PRECIOUS = ["precious", "precious/a", "precious/deep", "precious/deep/b"]
+"""What removals of links to it leave alone."""
+
+
+def test_what_links_lead_to_is_not_removed(fs: IogateFileSystem, folder: str, linked: Path) -> None:
+    fs.rm(f"{folder}/run", recursive=True)
+    assert names_below(linked) == PRECIOUS
+
+
+@pytest.mark.parametrize("name", ["keep", "self", "one", "dangling", "below/keep", "keep/"])
+@pytest.mark.parametrize("recursive", [True, False])
+def test_a_link_is_removed_itself(
+    fs: IogateFileSystem, folder: str, linked: Path, name: str, recursive: bool
+) -> None:
+    before = names_below(linked)
+    fs.rm([f"{folder}/run/{name}"], recursive=recursive)
+    assert names_below(linked) == [each for each in before if each != f"run/{name.rstrip('/')}"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "left"),
+    [
+        ("run/*", ["run"]),
+        ("run/**", []),
+        ("run/[ks]e*", ["run", "run/below", "run/below/keep", "run/dangling", "run/file", "run/one"]),
+    ],
+)
+def test_patterns_find_nothing_behind_links(
+    fs: IogateFileSystem, folder: str, linked: Path, pattern: str, left: list[str]
+) -> None:
+    fs.rm(f"{folder}/{pattern}", recursive=True)
+    assert names_below(linked) == [*PRECIOUS, *left]
+    with pytest.raises(FileNotFoundError):
+        fs.rm(f"{folder}/run/*/deep/*")
+    fs.rm(f"{folder}/precious/**", recursive=True)
+    assert names_below(linked) == left
+
+
+def test_so_many_levels_are_removed(fs: IogateFileSystem, folder: str, server: Server) -> None:
+    fs.makedirs(f"{folder}/x/y")
+    fs.touch(f"{folder}/x/y/z")
+    with pytest.raises(OSError, match="not empty"):
+        fs.rm(f"{folder}/x", recursive=True, maxdepth=1)
+    assert fs.exists(f"{folder}/x/y/z")
+    with pytest.raises(ValueError, match="maxdepth"):
+        fs.rm(f"{folder}/x", recursive=True, maxdepth=0)
+    with pytest.raises(OSError, match="not empty"):
+        fs.rm(f"{folder}/x")
+    fs.rm(f"{folder}/x", recursive=True, maxdepth=2)
+    assert names_below(server.directory / folder[1:]) == []
+    with pytest.raises(FileNotFoundError):
+        fs.rm(f"{folder}/x", recursive=True)
 
 
 def test_errors_are_those_of_the_system(fs: IogateFileSystem, folder: str) -> None:
