@@ -27,6 +27,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, BinaryIO
 
+from iogate._whole import whole
+
 COLUMNS = ("time_us", "app", "client", "file", "op", "offset", "bytes")
 """The columns of the trace, in the order in which they are written."""
 
@@ -278,33 +280,17 @@ def _cannot_be_written(output: str, error: OSError) -> ConversionError:
 
 
 @contextlib.contextmanager
-def _whole(output: str) -> Iterator[str | int]:
-    """Gives what to write to, so that the output appears whole or not at all: a file to be renamed.
-
-    Standard output, pipes and devices get what comes as it comes.
-    """
+def _opened(output: str) -> Iterator[str | int]:
+    """Gives what to write to."""
     if output == "-":
         yield STDOUT
         return
-    place = os.path.realpath(output)
-    if os.path.isdir(place):
-        raise ConversionError(f"{output}: cannot be written: it is a directory")
-    if os.path.exists(place) and not os.path.isfile(place):
+    with contextlib.ExitStack() as stack:
+        try:
+            place = stack.enter_context(whole(output))
+        except OSError as error:
+            raise _cannot_be_written(output, error) from error
         yield place
-        return
-    part = f"{place}.{os.getpid()}.part"
-    try:
-        # Made here so that a folder that is missing or closed is found before the log is read.
-        with open(part, "x", encoding="utf-8"):
-            pass
-    except OSError as error:
-        raise _cannot_be_written(output, error) from error
-    try:
-        yield part
-        os.replace(part, place)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(part)
 
 
 def _check_input(log: str, output: str) -> None:
@@ -325,7 +311,7 @@ def convert(settings: Settings) -> str:
     """
     _check_input(settings.log, settings.output)
     context = multiprocessing.get_context("fork")
-    with _whole(settings.output) as output, tempfile.TemporaryFile() as complaints:
+    with _opened(settings.output) as output, tempfile.TemporaryFile() as complaints:
         ours, theirs = context.Pipe(duplex=False)
         child = context.Process(target=_in_child, args=(settings, output, complaints, theirs), daemon=True)
         child.start()

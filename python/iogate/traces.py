@@ -11,11 +11,11 @@ from __future__ import annotations
 import contextlib
 import csv
 import os
-import tempfile
 from collections.abc import Iterable, Iterator
 from typing import IO, Any, Literal, NamedTuple, Protocol, Union
 
 from iogate._extension import extension
+from iogate._whole import whole
 
 ROWS = 1024
 """How many rows are read at once."""
@@ -85,6 +85,8 @@ def read(source: Path | Readable) -> Iterator[Row]:
 def write(target: Path | IO[str], rows: Iterable[Row], *, also: Iterable[Also] = ()) -> int:
     """Writes a trace: to a file of this path, which appears whole, or to one that is open for text.
 
+    What has the path is replaced, behind a link, too; pipes and devices get the rows as they come.
+
     Args:
         target: Where to.
         rows: The requests, in order of time.
@@ -102,21 +104,11 @@ def write(target: Path | IO[str], rows: Iterable[Row], *, also: Iterable[Also] =
         raise ValueError(f"also: expected some of {', '.join(ALSO)}, found {unknown[0]!r}")
     if not isinstance(target, (str, os.PathLike)):
         return _write(target, rows, names)
-    folder, name = os.path.split(os.fspath(target))
     with contextlib.ExitStack() as stack:
-        part = stack.enter_context(
-            tempfile.NamedTemporaryFile(
-                "w", encoding="utf-8", newline="", dir=folder or ".", prefix=f".{name}.", delete=False
-            )
-        )
-        try:
-            count = _write(part, rows, names)
-            part.flush()
-            os.replace(part.name, target)
-        except BaseException:
-            os.unlink(part.name)
-            raise
-    return count
+        place = stack.enter_context(whole(os.fspath(target)))
+        is_path = isinstance(place, str)
+        file = stack.enter_context(open(place, "w", encoding="utf-8", newline="", closefd=is_path))
+        return _write(file, rows, names)
 
 
 def _write(file: IO[str], rows: Iterable[Row], also: list[Also]) -> int:

@@ -89,6 +89,25 @@ def test_an_output_is_replaced_through_its_link(log: Path, tmp_path: Path) -> No
     assert sorted(os.listdir(tmp_path)) == ["link", "trace.csv"]
 
 
+@pytest.mark.parametrize("number", [1, 2])
+def test_an_output_may_be_a_stream_of_its_own(number: int, log: Path, tmp_path: Path) -> None:
+    # Such as /dev/stdout, which root would lose if the test failed.
+    stream = tmp_path / "stream"
+    stream.symlink_to(f"/proc/self/fd/{number}")
+    expected = run(log).stdout
+    assert expected.count("\n") == 60
+    summary = "iogate.darshan: 59 rows from 4 records of DXT_POSIX\n"
+    done = run(log, "-o", stream)
+    assert done.stdout + done.stderr == expected + summary
+    # Redirected to a file, which is not replaced under the stream.
+    said = tmp_path / "said"
+    with said.open("w") as file:
+        command = [sys.executable, "-m", "iogate.darshan", str(log), "-o", str(stream)]
+        folder = ROOT / "python"
+        subprocess.run(command, cwd=folder, stdout=file, stderr=file, timeout=PATIENCE_SECONDS, check=True)
+    assert said.read_text() == expected + summary
+
+
 def test_every_scheduler_replays_the_trace(large_log: Path, program: Path, tmp_path: Path) -> None:
     convert(Settings(str(large_log), str(tmp_path / "trace.csv")))
     for scheduler in ("fifo", "to-agg", "aioli", "app-window"):
@@ -134,7 +153,7 @@ def test_an_output_that_cannot_be_written_is_named(log: Path, tmp_path: Path) ->
     copy.write_bytes(log.read_bytes())
     assert refused(copy, "-o", copy) == f"{copy}: the trace would replace the log"
     assert copy.read_bytes() == log.read_bytes()
-    assert refused(log, "-o", tmp_path) == f"{tmp_path}: cannot be written: it is a directory"
+    assert refused(log, "-o", tmp_path) == f"{tmp_path}: cannot be written: Is a directory"
     lost = tmp_path / "no" / "trace.csv"
     assert refused(log, "-o", lost) == f"{lost}: cannot be written: No such file or directory"
     assert refused(log, "-o", "/dev/full") == "/dev/full: cannot be written: No space left on device"

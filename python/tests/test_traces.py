@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import itertools
+import os
 import random
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,76 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     again = io.StringIO()
     traces.write(again, traces.read(path), also=["target", "issued", "done", "lost"])
     assert again.getvalue() == path.read_text(encoding="utf-8")
+
+
+def test_a_trace_has_the_permissions_of_any_new_file(tmp_path: Path) -> None:
+    old = tmp_path / "old.csv"
+    old.touch(0o600)
+    before = os.umask(0o027)
+    try:
+        for path in (old, tmp_path / "new.csv"):
+            traces.write(path, rows(1), also=traces.ALSO)
+            assert path.stat().st_mode & 0o7777 == 0o640
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_trace_is_replaced_through_its_link(is_there: bool, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    trace, link = tmp_path / "folder/trace.csv", tmp_path / "link"
+    if is_there:
+        trace.write_text("old")
+    link.symlink_to("folder/trace.csv")
+    written = rows(10)
+    with pytest.raises(ValueError, match="row 1"):
+        traces.write(link, [written[0]._replace(bytes=0)])
+    assert trace.exists() == is_there
+    traces.write(link, written, also=traces.ALSO)
+    assert (os.readlink(link), list(traces.read(trace))) == ("folder/trace.csv", written)
+    assert sorted(each.name for each in tmp_path.rglob("*")) == ["folder", "link", "trace.csv"]
+
+
+PRINTS_A_TRACE = """
+import sys
+from iogate import traces
+print("before")
+traces.write(sys.argv[1], [traces.Row(1.0, 1, 2, "f", "read", 0, 3)])
+print("after")
+"""
+PRINTED = "before\ntime_us,app,client,file,op,offset,bytes\n1000000,1,2,f,r,0,3\nafter\n"
+
+
+def test_a_trace_may_go_to_pipes_and_to_standard_output(tmp_path: Path) -> None:
+    # Such as /dev/stdout, which root would lose if the test failed.
+    stdout = tmp_path / "stdout"
+    stdout.symlink_to("/proc/self/fd/1")
+    assert printed("-c", PRINTS_A_TRACE, stdout) == PRINTED
+    redirected = tmp_path / "out"
+    with redirected.open("w") as out:
+        program = [sys.executable, "-c", PRINTS_A_TRACE, str(stdout)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+        subprocess.run(program, stdout=out, env=environment, timeout=PATIENCE_SECONDS, check=True)
+    assert redirected.read_text() == PRINTED
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    # Open for both, so that nobody waits for the other end.
+    with open(os.open(pipe, os.O_RDWR), "rb", buffering=0) as end:
+        traces.write(pipe, [Row(1.0, 1, 2, "f", "read", 0, 3)])
+        assert f"before\n{end.read(4096).decode()}after\n" == PRINTED
+    assert pipe.is_fifo()
+    assert stdout.is_symlink()
+
+
+def test_a_trace_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    for path, error in (
+        (tmp_path / "no" / "trace.csv", FileNotFoundError),
+        (tmp_path, IsADirectoryError),
+    ):
+        with pytest.raises(error) as raised:
+            traces.write(path, rows(1), also=traces.ALSO)
+        assert raised.value.filename == str(path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_program_replays_it(program: Path, tmp_path: Path) -> None:
