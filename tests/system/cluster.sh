@@ -19,7 +19,7 @@ cluster() {
 end_cluster() {
     local status=$?
     is_unmounted || umount --lazy "$MNT" || true
-    [ ! -e "$CLUSTER/cluster.toml" ] || cluster down two-layer --purge || true
+    [ ! -e "$CLUSTER/cluster.toml" ] || cluster down "$CLUSTER/cluster.toml" --purge || true
     clean_up "$status"
 }
 trap end_cluster EXIT
@@ -117,5 +117,11 @@ printf 'by = "job"\n' >"$SIDE/shared.toml"
 refused 2 'with another configuration' "$IOGATE" cluster up "$SIDE/entitled.toml" --dir "$CLUSTER"
 rm "$SIDE/shared.toml"
 cluster status entitled
+refused 2 'has the cluster entitled' "$IOGATE" cluster down two-layer --purge --dir "$CLUSTER"
 cluster down entitled --purge
 refused 2 'there is no cluster' "$IOGATE" cluster status two-layer --dir "$CLUSTER"
+
+# --- A folder that has something else in it is no cluster's: to purge the cluster would remove it.
+mkdir -m 700 "$SIDE/mine"
+: >"$SIDE/mine/keep"
+refused 1 'has something else in it' "$IOGATE" cluster up "$REPOSITORY/examples/two-layer.toml" --dir "$SIDE/mine"

@@ -66,6 +66,14 @@ kill -TERM "$job"
 status=0
 wait "$job" || status=$?
 [ "$status" -eq 9 ] || fail "the program did not get the signal: status $status"
+for signal in HUP INT; do
+    # As `nohup` and `&` in a script have it.
+    status=$(
+        trap '' "$signal"
+        "${run[@]}" --coord "$coord" --target "$data" -- sh -c "kill -$signal \$\$; echo goes on" 2>>"$WORK/ignored.log"
+    ) || fail "a program that was to ignore $signal has been ended by it"
+    [ "$status" = "goes on" ] || fail "a program that was to ignore $signal said: $status"
+done
 history "turns == []"
 
 echo "== two jobs"

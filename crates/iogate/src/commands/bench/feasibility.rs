@@ -189,9 +189,9 @@ pub(super) fn adapt(scenario: &mut Scenario) {
 /// step as real ones never do.
 pub(super) fn add_path(scenario: &mut Scenario, path: Span) {
     let forwarders = scenario.cluster.forwarders.len() as u64;
-    if forwarders == 0 {
+    if forwarders == 0 && scenario.batch.is_none() {
         // Each process on a node of its own: what goes from node to node stays in order. With forwarders its node also
-        // says which one it has.
+        // says which one it has, and a batch scheduler gives nodes to applications as it has them.
         let mut node = 0;
         for app in &mut scenario.apps {
             (app.first_node, app.nodes) = (node, app.processes);

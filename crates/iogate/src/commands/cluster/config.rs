@@ -157,6 +157,17 @@ impl Config {
         if config.network.is_some() && config.transport == Transport::Unix {
             return Err(anyhow!("[network] is for transport = \"tcp\": Unix sockets know no network"));
         }
+        // In namespaces each node has an address of its own.
+        let more = if config.network.is_some() { 0 } else { config.servers.count + forwarders - 1 };
+        if config.transport == Transport::Tcp
+            && (config.port == 0 || u32::from(config.port) + more > u16::MAX.into())
+        {
+            return Err(anyhow!(
+                "port = {}: expected 1 to {}: each node has one",
+                config.port,
+                u32::from(u16::MAX) - more
+            ));
+        }
         Ok(config)
     }
 
@@ -368,6 +379,21 @@ mod tests {
                 assert_eq!(read.export[0].servers.len(), servers);
                 assert_eq!(read.export[0].gate.scheduler.kind(), iogate_core::SchedulerKind::Twins);
             }
+        }
+    }
+
+    #[test]
+    fn there_is_a_port_for_each_node() {
+        let text = |port: u32, more: &str| {
+            format!("name = \"t\"\ntransport = \"tcp\"\nport = {port}\nservers = {{ count = 2 }}\n{more}")
+        };
+        assert!(Config::parse(&text(65534, "")).is_ok());
+        assert!(Config::parse(&text(65535, "[network]\n")).is_ok(), "of an address of its own");
+        for (port, more) in
+            [(0, ""), (0, "[network]\n"), (65535, ""), (65534, "forwarders = { count = 1 }\n")]
+        {
+            let error = Config::parse(&text(port, more)).err().unwrap().to_string();
+            assert!(error.starts_with(&format!("port = {port}: expected 1 to ")), "{error}");
         }
     }
 

@@ -124,14 +124,15 @@ fn private_folder(folder: &Path) -> Result<PathBuf, Failure> {
         let error = anyhow!("the folder {} is another user's", folder.display());
         return Err(Failure::failed(error).hint("give --dir DIRECTORY, one of your own"));
     }
+    let is_empty = std::fs::read_dir(&folder).context("the cluster's folder")?.next().is_none();
+    if !folder.join(FILE).is_file() && !is_empty {
+        let error = anyhow!("the folder {} has something else in it", folder.display());
+        return Err(Failure::failed(error).hint(
+            "give --dir a new or an empty directory: `iogate cluster down --purge` removes all that is there",
+        ));
+    }
     if found.mode() & 0o077 != 0 {
         // One of an earlier release, or one that was made for this.
-        let is_ours = folder.join(FILE).is_file();
-        let is_empty = std::fs::read_dir(&folder).context("the cluster's folder")?.next().is_none();
-        if !is_ours && !is_empty {
-            let error = anyhow!("the folder {} is open to other users", folder.display());
-            return Err(Failure::failed(error).hint("give --dir a new directory, or `chmod 700` this one"));
-        }
         let private = std::fs::Permissions::from_mode(0o700);
         std::fs::set_permissions(&folder, private).context("the cluster's folder")?;
     }
@@ -223,6 +224,10 @@ fn find(choice: &ClusterChoice) -> Result<(Config, PathBuf), Failure> {
         return Err(Failure::usage(error).hint("`iogate cluster up FILE` starts one; --dir says where it is"));
     }
     let config = Config::read(&folder.join(FILE))?;
+    if config.name != name {
+        let error = anyhow!("{} has the cluster {}, not {name}", folder.display(), config.name);
+        return Err(Failure::usage(error).hint("`iogate cluster up FILE` has said where each one is"));
+    }
     Ok((config, folder))
 }
 
