@@ -244,7 +244,8 @@ int slurm_spank_user_init(spank_t spank, int count, char *arguments[]) {
     struct wishes wishes = is_asked ? asked : site.usual;
     if (!*wishes.turns) strcpy(wishes.turns, site.usual.turns);
     if (strcmp(wishes.turns, "none") == 0 || (!*wishes.turns && !*wishes.files)) return 0;
-    if (is_asked && !each_directory(wishes.turns, is_directory, why)) return refuse_tasks("--iogate-turns", why);
+    /* A directory of the site's may be on other nodes only. */
+    if (*asked.turns && !each_directory(asked.turns, is_directory, why)) return refuse_tasks("--iogate-turns", why);
     if (give_turns(spank, &wishes, is_asked, why)) return 0;
     if (site.required) return refuse_tasks("no turns", why);
     if (!is_asked)

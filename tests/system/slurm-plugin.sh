@@ -156,6 +156,12 @@ holds ".finished | length == $before + 1" || fail "expected one turn, for the fi
 "${srun[@]}" --iogate-turns=none sh -c 'echo x >b.ckpt' || fail "the job fails"
 IOGATE_POLICY=none "${srun[@]}" sh -c 'echo x >c.ckpt' || fail "the job fails"
 holds ".finished | length == $before + 1" || fail "a turn was taken for a job that wants none"
+# What a job says of its files is enough, whatever the node has of the site's directories.
+"${srun[@]}" --iogate-files='*.h5' sh -c 'echo x >f.ckpt; echo x >f.h5' || fail "a job that says its files fails where a directory of the site's lacks"
+holds ".finished | length == $before + 2" || fail "expected one turn more, for the file that the job means"
+plug
+"${srun[@]}" --iogate-files='*.h5' sh -c 'echo x >g.h5' || fail "a job that says its files fails where the site says nothing of turns"
+holds ".finished | length == $before + 3" || fail "expected a turn for a job that says only its files"
 
 echo "== at a mount: which job it is"
 mount_gate --fair job
