@@ -243,6 +243,8 @@ int slurm_spank_user_init(spank_t spank, int count, char *arguments[]) {
     bool is_asked = *asked.turns || *asked.files;
     struct wishes wishes = is_asked ? asked : site.usual;
     if (!*wishes.turns) strcpy(wishes.turns, site.usual.turns);
+    /* The step of a batch job has what the job was given. IOGATE_POLICY=none would hold for steps of it that ask for turns, too. */
+    if (strcmp(asked.turns, "none") == 0) spank_unsetenv(spank, "IOGATE_FILES");
     if (strcmp(wishes.turns, "none") == 0 || (!*wishes.turns && !*wishes.files)) return 0;
     /* A directory of the site's may be on other nodes only. */
     if (*asked.turns && !each_directory(asked.turns, is_directory, why)) return refuse_tasks("--iogate-turns", why);

@@ -163,6 +163,27 @@ plug
 "${srun[@]}" --iogate-files='*.h5' sh -c 'echo x >g.h5' || fail "a job that says its files fails where the site says nothing of turns"
 holds ".finished | length == $before + 3" || fail "expected a turn for a job that says only its files"
 
+# Steps of a batch job have its environment: its own file counts, the one of the step that wants no turns does not, the next one does.
+cat >"$SIDE/job" <<END
+#!/bin/sh
+echo x >h.ckpt
+srun --quiet --iogate-turns=none sh -c 'echo x >i.ckpt; touch i.ends'
+srun --quiet --iogate-turns="$SIDE=scratch" sh -c 'echo x >j.ckpt; touch j.ends'
+END
+# submit OPTION...: submits it, and waits for its end.
+submit() {
+    rm -f ./*.ends
+    sbatch --output="$SIDE/batch.out" "$@" "$SIDE/job"
+    eventually 40 no_jobs || fail "the job does not end: $(squeue)"
+    [ -e i.ends ] && [ -e j.ends ] || fail "a step of the job fails: $(cat "$SIDE/batch.out")"
+}
+plug "turns=$SIDE=scratch" "files=*.ckpt"
+submit
+holds ".finished | length == $before + 5" || fail "expected turns for two of three files, as the site says: $(coord_says -c .finished)"
+plug
+submit --iogate-turns="$SIDE=scratch" --iogate-files='*.ckpt'
+holds ".finished | length == $before + 7" || fail "expected turns for two of three files, as the job says: $(coord_says -c .finished)"
+
 echo "== at a mount: which job it is"
 mount_gate --fair job
 plug weight_max=8
