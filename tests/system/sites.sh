@@ -127,12 +127,22 @@ AS=()
 # By a certificate of its own, and for the name that is the server's there.
 cp mount.crt tls.crt
 cp mount.key tls.key
-used "$examples/pod.yaml" Pod 'pod["initContainers"][1]["args"]' | sed "s/iogate-forwarders.iogate.svc:7000/127.0.0.1:$port/" >"$SIDE/words"
+used "$examples/pod.yaml" Pod 'pod["initContainers"][1]["command"] + pod["initContainers"][1]["args"]' | sed "s/iogate-forwarders.iogate.svc:7000/127.0.0.1:$port/" >"$SIDE/words"
 mapfile -t words <"$SIDE/words"
-"$IOGATE" "${words[@]}" --tls-name=iogate-forwarders.iogate.svc >"$WORK/mount.log" 2>&1 &
-GATE_PID=$!
 probe() { run "$examples/pod.yaml" Pod 'pod["initContainers"][1]["startupProbe"]["exec"]["command"]' >/dev/null 2>&1; }
-eventually 10 probe || fail "the mount does not come up by its probe: $(cat "$WORK/mount.log")"
+# Its program is the container's, by its name: PATH has it from above.
+mount_pod() {
+    "${words[@]}" --tls-name=iogate-forwarders.iogate.svc >>"$WORK/mount.log" 2>&1 &
+    GATE_PID=$!
+    up_or_gone() { probe || is_gone "$GATE_PID"; }
+    eventually 10 up_or_gone && ! is_gone "$GATE_PID" || fail "the mount does not come up by its probe: $(cat "$WORK/mount.log")"
+}
+mount_pod
+# As after a crash: what was mounted stays, and the container is started again.
+kill -KILL "$GATE_PID"
+{ wait "$GATE_PID" || true; } 2>/dev/null
+! probe || fail "the mount answers although it was killed"
+mount_pod
 command=$(used "$examples/pod.yaml" Pod 'pod["containers"][0]["command"][2]')
 IOGATE_APP=simulation sh -c "${command//count=64/count=2}" || fail "the program fails"
 [ "$(stat -c %s "$SRC/result")" -eq $((2 << 20)) ] || fail "the server has not what the program wrote"
