@@ -146,3 +146,11 @@ packaged_twice() {
     done
     rm -rf "$SIDE/again"
 }
+
+# mpi_is_found ROOT FOLDER: each library for an MPI that is installed into a folder of ROOT is also beside the one that looks for it there.
+mpi_is_found() {
+    local library
+    while read -r library; do
+        [ "$1/usr/lib/iogate/${library##*/}" -ef "$library" ] || fail "MPI programs do not find ${library##*/}: $(ls -l "$1/usr/lib/iogate")"
+    done < <(find "$1/$2" -name 'libiogate_mpi*.so')
+}

@@ -21,6 +21,8 @@ trap end EXIT
 packages=('iogate_*.deb' 'libiogate1_*.deb' 'libiogate-dev_*.deb')
 # With Slurm's headers.
 if "$(dirname "$0")/../../slurm/build" >/dev/null 2>&1; then packages+=('iogate-slurm_*.deb'); fi
+# With an MPI.
+if "$(dirname "$0")/../../mpi/build" >/dev/null 2>&1; then packages+=('iogate-mpi_*.deb'); fi
 packaged_twice deb "${packages[@]}"
 packaged deb next 2
 
@@ -40,6 +42,7 @@ in_root() { dpkg_there "$@" || fail "dpkg $1: $(tail -n 5 "$SIDE/said")"; }
 in_root --install "$SIDE/once"/*.deb
 "$root/usr/bin/iogate" --version | grep -q '^iogate ' || fail "the program does not run"
 "$root/usr/bin/iogate" run --policy backoff --target "$SRC" true || fail "iogate run does not find its library"
+mpi_is_found "$root" "usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)"
 grep -q '^iogate:' "$root/etc/passwd" || fail "there is no user for the coordinator"
 [ -s "$root/usr/lib/systemd/system/iogate-mount@.service" ] || fail "there is no unit of mounts"
 grep -q '^ExecStart=/usr/bin/iogate coord serve ' "$root/usr/lib/systemd/system/iogate-coord.service" || fail "the unit has another program"

@@ -9,7 +9,10 @@ needs rpm rpmbuild cc ar strip
 [ "$(id -u)" -eq 0 ] || skip "installing packages takes root"
 trap 'clean_up $?' EXIT
 
-packaged_twice rpm 'iogate-[0-9]*.rpm' 'iogate-libs-[0-9]*.rpm' 'iogate-devel-[0-9]*.rpm'
+packages=('iogate-[0-9]*.rpm' 'iogate-libs-[0-9]*.rpm' 'iogate-devel-[0-9]*.rpm')
+# With an MPI.
+if "$(dirname "$0")/../../mpi/build" >/dev/null 2>&1; then packages+=('iogate-mpi-[0-9]*.rpm'); fi
+packaged_twice rpm "${packages[@]}"
 packaged rpm next 2
 # But for what the stand-ins for static libraries are the cause of.
 if command -v rpmlint >/dev/null; then
@@ -26,6 +29,7 @@ in_root() { rpm --root="$root" --nodeps --noscripts --nosignature "$@" >"$SIDE/s
 in_root --install "$SIDE/once"/*.rpm
 "$root/usr/bin/iogate" --version | grep -q '^iogate ' || fail "the program does not run"
 "$root/usr/bin/iogate" run --policy backoff --target "$SRC" true || fail "iogate run does not find its library"
+mpi_is_found "$root" usr/lib64
 rpm --root="$root" --verify --all --nodeps >"$SIDE/said" || fail "what is installed is not what was packaged: $(cat "$SIDE/said")"
 echo '# mine' >>"$root/etc/iogate/coord.conf"
 in_root --upgrade "$SIDE/next"/*.rpm
