@@ -102,11 +102,15 @@ text = found if isinstance(found, str) else "\n".join(found)
 for there, here in {"/etc/iogate": f"{side}/etc/iogate", "/run/iogate": f"{side}/run", "\"/data\"": f"\"{src}\"", "/shared/scratch": mnt}.items():
     text = text.replace(there, here)
 print(text)' "$1" "$2" "$3" "$SIDE" "$SRC" "$MNT"; }
-# run FILE KIND PART: what a container runs, whose image begins with the program.
-run() {
-    local words
+# read_words FILE KIND PART: into `words` what a container runs, whose image begins with the program.
+read_words() {
     mapfile -t words < <(used "$1" "$2" "$3")
     [ "${words[0]}" != iogate ] || words=("${words[@]:1}")
+}
+# run FILE KIND PART: runs it, to its end.
+run() {
+    local words
+    read_words "$@"
     "${AS[@]}" "$IOGATE" "${words[@]}"
 }
 AS=()
@@ -118,7 +122,9 @@ if [ "$(id -u)" -eq 0 ] && command -v setpriv >/dev/null; then
     rights=$(used "$examples/forwarders.yaml" Deployment '",".join("+" + name.lower() for name in pod["containers"][0]["securityContext"]["capabilities"]["add"])')
     AS=(setpriv --inh-caps=-all "--bounding-set=-all,$rights" --no-new-privs)
 fi
-run "$examples/forwarders.yaml" Deployment 'pod["containers"][0]["args"]' >"$WORK/server.out" 2>"$WORK/server.log" &
+read_words "$examples/forwarders.yaml" Deployment 'pod["containers"][0]["args"]'
+# Not as a function, whose process is another one than the server's: the server is to end with the test.
+"${AS[@]}" "$IOGATE" "${words[@]}" >"$WORK/server.out" 2>"$WORK/server.log" &
 eventually 10 grep -q '^ready$' "$WORK/server.out" || fail "the server does not start: $(cat "$WORK/server.log")"
 run "$examples/forwarders.yaml" Deployment 'pod["containers"][0]["readinessProbe"]["exec"]["command"]' >"$SIDE/said" || fail "it is not ready by its probe"
 port=$(sed -n 's/^listening at .*127\.0\.0\.1:\([0-9]*\)$/\1/p' "$WORK/server.out")
