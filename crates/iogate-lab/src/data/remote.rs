@@ -444,7 +444,7 @@ impl TreeFile for RemoteFile {
         let is_lost = match &answer {
             Ok(_) => of.unsynced.synced(begun, verifier, export),
             Err(error) if error.raw_os_error() == Some(libc::EIO) => {
-                of.unsynced.failed();
+                of.unsynced.failed(begun);
                 true
             }
             Err(_) => false,
