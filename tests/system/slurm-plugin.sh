@@ -39,7 +39,7 @@ holds() { coord_says -e "$1" >/dev/null; }
 says_once() {
     local try
     for try in 1 2 3 4 5; do
-        # A shell of its own: what its EXIT trap would end is this one's.
+        # In a shell of its own, and without the trap that stops Slurm, so that it may be asked again.
         if (trap - EXIT && refused "$@"); then break; fi
         # On a busy machine Slurm can lose what a task says that ends before its output is connected.
         grep -q 'io_init_msg' "$SIDE/refused" && [ "$try" -lt 5 ] || fail "as it says above"

@@ -70,9 +70,7 @@ impl Unsynced {
     pub fn synced(&mut self, begun: SyncBegun, verifier: u64, export: u64) -> bool {
         let differs = |first: Option<u64>, now| first.is_some_and(|first| first != now);
         let lost = differs(self.verifier, verifier) || differs(self.export, export);
-        if begun.writes == self.writes {
-            *self = Unsynced { writes: self.writes, ..Unsynced::default() };
-        } else if lost {
+        if !self.forget_covered(begun) && lost {
             // What came during the sync is lost if these change once more.
             self.verifier = self.verifier.map(|_| verifier);
             self.export = self.export.map(|_| export);
@@ -83,9 +81,16 @@ impl Unsynced {
     /// A sync failed: the server has told that writes are lost, and will not say so again. What came during the sync may be there, or be
     /// lost later: then it is told of, if need be once more.
     pub fn failed(&mut self, begun: SyncBegun) {
-        if begun.writes == self.writes {
-            *self = Unsynced { writes: self.writes, ..Unsynced::default() };
+        let _ = self.forget_covered(begun);
+    }
+
+    /// Forgets the writes if a sync that is over has covered all of them: whether it has.
+    fn forget_covered(&mut self, begun: SyncBegun) -> bool {
+        let covers = begun.writes == self.writes;
+        if covers {
+            (self.verifier, self.export) = (None, None);
         }
+        covers
     }
 }
 
