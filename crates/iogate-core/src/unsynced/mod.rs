@@ -27,7 +27,8 @@ pub struct Unsynced {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "tell what became of it"]
 pub struct SyncBegun {
-    writes: u64,
+    /// What was unsynced when it began.
+    before: Unsynced,
 }
 
 impl Unsynced {
@@ -62,7 +63,7 @@ impl Unsynced {
 
     /// A sync is about to be sent. It covers the writes that were answered before.
     pub fn begin(&self) -> SyncBegun {
-        SyncBegun { writes: self.writes }
+        SyncBegun { before: *self }
     }
 
     /// A sync was answered; `export` is the verifier of the server's export by now. Returns whether writes are lost. Of several syncs at
@@ -71,9 +72,13 @@ impl Unsynced {
         let differs = |first: Option<u64>, now| first.is_some_and(|first| first != now);
         let lost = differs(self.verifier, verifier) || differs(self.export, export);
         if !self.forget_covered(begun) && lost {
-            // What came during the sync is lost if these change once more.
-            self.verifier = self.verifier.map(|_| verifier);
-            self.export = self.export.map(|_| export);
+            // What came during the sync is lost if these change once more. One that a write has changed since is newer than the answer.
+            if self.verifier == begun.before.verifier {
+                self.verifier = self.verifier.map(|_| verifier);
+            }
+            if self.export == begun.before.export {
+                self.export = self.export.map(|_| export);
+            }
         }
         lost
     }
@@ -86,7 +91,7 @@ impl Unsynced {
 
     /// Forgets the writes if a sync that is over has covered all of them: whether it has.
     fn forget_covered(&mut self, begun: SyncBegun) -> bool {
-        let covers = begun.writes == self.writes;
+        let covers = begun.before.writes == self.writes;
         if covers {
             (self.verifier, self.export) = (None, None);
         }
