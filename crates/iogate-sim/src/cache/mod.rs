@@ -167,8 +167,8 @@ enum What {
     Fetch(Vec<u32>),
     /// Syncs wait for it.
     WriteBack(Vec<u32>),
-    /// Of a sync.
-    Flush(u32),
+    /// Syncs, by their tokens, are complete with it.
+    Flush(Vec<u64>),
 }
 
 /// A sync in progress.
@@ -200,8 +200,10 @@ pub struct Cache {
     readers: Slab<Reader>,
     ios: Slab<Io>,
     syncs: Slab<Sync>,
-    /// Files with changes that no flush has made durable.
+    /// Files with changes that no flush has been begun for.
     unsynced: BTreeSet<FileId>,
+    /// Flushes in progress, the oldest first, and the file that each is for; `None`: all.
+    flushes: VecDeque<(u32, Option<FileId>)>,
     files: DirtyFiles,
     throttle: Throttle,
     steps: VecDeque<Step>,
@@ -225,6 +227,7 @@ impl Cache {
             ios: Slab::new(),
             syncs: Slab::new(),
             unsynced: BTreeSet::new(),
+            flushes: VecDeque::new(),
             files: DirtyFiles::default(),
             throttle: Throttle::new(config.kernel),
             steps: VecDeque::new(),
@@ -289,7 +292,7 @@ impl Cache {
     /// `whom` waits until all that was written to `file` is durable.
     pub fn sync(&mut self, token: u64, whom: u32, file: FileId) {
         if !self.unsynced.contains(&file) {
-            self.steps.push_back(Step::Done(token));
+            self.wait_for_flush(token, file);
             return;
         }
         let sync = Sync { token, whom, file, all: self.config.ordered, open: 0, again: false };
@@ -319,7 +322,7 @@ impl Cache {
     pub fn completed(&mut self, now: Time, io: u32) {
         let Io { file, start, end, what } = std::mem::replace(
             &mut self.ios[io],
-            Io { file: FileId(0), start: 0, end: 0, what: What::Flush(0) },
+            Io { file: FileId(0), start: 0, end: 0, what: What::Flush(Vec::new()) },
         );
         self.ios.free(io);
         match what {
@@ -351,10 +354,9 @@ impl Cache {
                 self.make_room();
                 syncs.into_iter().for_each(|sync| self.transfer_of_sync_ended(sync));
             }
-            What::Flush(sync) => {
-                let Sync { token, .. } = self.syncs[sync];
-                self.syncs.free(sync);
-                self.steps.push_back(Step::Done(token));
+            What::Flush(syncs) => {
+                self.flushes.retain(|(flush, _)| *flush != io);
+                self.steps.extend(syncs.into_iter().map(Step::Done));
             }
         }
     }
@@ -363,6 +365,12 @@ impl Cache {
     pub fn forget(&mut self, file: FileId) {
         let end = self.pages.of_file(file).map(|(_, extent)| extent.end).max().unwrap_or(0);
         self.pages.change(file, (0, end), false, |old| old.filter(|(state, _)| *state != State::Clean));
+        // A mark is of a page that is there: else it would be met when the page is there again, for another reason.
+        let pages = &self.pages;
+        let gone: Vec<_> = self.marks.range((file, 0)..(file, end)).copied().collect();
+        for mark in gone.into_iter().filter(|(file, page)| pages.find(*file, *page).is_none()) {
+            self.marks.remove(&mark);
+        }
     }
 
     fn level(&self) -> Level {

@@ -207,12 +207,24 @@ impl Cache {
 
     /// The journal of a sync.
     fn flush(&mut self, sync: u32) {
-        let Sync { whom, file, all, .. } = self.syncs[sync];
+        let Sync { token, whom, file, all, .. } = self.syncs[sync];
+        self.syncs.free(sync);
         // What has been written to since is not durable.
         let pages = &self.pages;
         self.unsynced.retain(|other| !(all || *other == file) || pages.is_changed(*other));
-        let io = self.ios.add(Io { file, start: 0, end: 0, what: What::Flush(sync) });
+        let io = self.ios.add(Io { file, start: 0, end: 0, what: What::Flush(vec![token]) });
+        self.flushes.push_back((io, (!all).then_some(file)));
         self.steps.push_back(Step::Flush { io, file, whom });
+    }
+
+    /// A sync of a file without changes: it is complete with the last flush in progress that is for the file, if there is one.
+    pub(super) fn wait_for_flush(&mut self, token: u64, file: FileId) {
+        let covers = |(_, of): &&(u32, Option<FileId>)| of.is_none_or(|of| of == file);
+        let last = self.flushes.iter().rev().find(covers);
+        match last.map(|(flush, _)| &mut self.ios[*flush].what) {
+            Some(What::Flush(syncs)) => syncs.push(token),
+            _ => self.steps.push_back(Step::Done(token)),
+        }
     }
 
     fn begin_write(&mut self, file: FileId, (start, end): (u64, u64), syncs: Vec<u32>, waited_for: bool) {

@@ -1,10 +1,10 @@
 //! Which pages are there: against a list of pages.
 
 use iogate_core::FileId;
-use iogate_sim::cache::{CacheConfig, Kernel, PAGE};
+use iogate_sim::cache::{Access, CacheConfig, Kernel, PAGE};
 use iogate_sim::rng::Rng;
 
-use super::driver::Driver;
+use super::driver::{Driver, access};
 
 const FILES: u64 = 3;
 const FILE_PAGES: u64 = 60;
@@ -93,4 +93,27 @@ fn a_sequentially_filled_cache_of_32_gib_is_a_few_thousand_extents() {
     let (held, extents) = driver.cache.size();
     assert!(held > pages * 99 / 100, "{held} pages");
     assert!(extents < 3_000, "{extents} extents");
+}
+
+/// A page at which read-ahead would have asked for more means nothing once it has been forgotten and another stream reads it.
+#[test]
+fn a_forgotten_page_is_no_mark_any_more() {
+    for kernel in [Kernel::V2628, Kernel::Modern] {
+        let mut driver = Driver::new(&CacheConfig::new(kernel, 1 << 30), 1_000);
+        for page in 0..4 {
+            driver.read(page, 1, page, 1, 1_000);
+            driver.run();
+        }
+        let ahead = driver.cache.size().0;
+        assert!(ahead > 4, "nothing was read ahead");
+        driver.cache.forget(FileId(1));
+        assert_eq!(driver.cache.size().0, 0);
+        let fetched = driver.cache.stats().fetched;
+        // From the last one on: no two follow each other.
+        for page in (1..ahead).rev() {
+            driver.cache.read(Access { stream: 1, ..access(10 + page, 1, page, 1) }, 1_000 * PAGE);
+            driver.run();
+        }
+        assert_eq!(driver.cache.stats().fetched - fetched, ahead - 1, "{kernel:?}");
+    }
 }

@@ -1,4 +1,4 @@
-//! No read sees what is old: against a store that knows each page's content, with everything underway at the same time.
+//! No read sees what is old, and no sync is complete before all is durable: against a store that knows each page's content, with everything underway at the same time.
 
 use std::collections::HashMap;
 
@@ -16,6 +16,8 @@ struct Contents {
     cached: HashMap<Page, u64>,
     stored: HashMap<Page, u64>,
     truth: HashMap<Page, u64>,
+    /// On the device when a flush that is over began: what a loss of power leaves.
+    durable: HashMap<Page, u64>,
     /// What each transfer that is underway carries, by its number.
     carried: HashMap<u32, HashMap<Page, u64>>,
 }
@@ -51,6 +53,12 @@ impl Contents {
         }
     }
 
+    /// What a flush makes durable: of a file, or `None`: of all.
+    fn flush_begins(&self, file: Option<u64>) -> HashMap<Page, u64> {
+        let covered = self.stored.iter().filter(|(page, _)| file.is_none_or(|file| page.0 == file));
+        covered.map(|(page, content)| (*page, *content)).collect()
+    }
+
     /// Pages that are not there have no content.
     fn forget(&mut self, cache: &Cache) {
         self.cached
@@ -60,12 +68,15 @@ impl Contents {
 
 struct Call {
     op: Op,
+    is_sync: bool,
     file: u64,
     first: u64,
     pages: u64,
-    /// What its pages had when it was issued: it must not see anything older.
+    /// What its pages had when it was issued: it must not see anything older. Of a sync: all of the file.
     had: Vec<u64>,
 }
+
+const FILE_PAGES: u64 = 132;
 
 fn one_run(seed: u64, kernel: Kernel) {
     let mut rng = Rng::new(seed, 7);
@@ -77,7 +88,7 @@ fn one_run(seed: u64, kernel: Kernel) {
     let (mut now, mut token, mut version) = (Time::ZERO, 0, 0);
     let mut calls: HashMap<u64, Call> = HashMap::new();
     let mut underway: Vec<Transfer> = Vec::new();
-    let mut flushes: Vec<u32> = Vec::new();
+    let mut flushes: Vec<(u32, HashMap<Page, u64>)> = Vec::new();
     let issue = 400;
     loop {
         let wake = loop {
@@ -87,9 +98,21 @@ fn one_run(seed: u64, kernel: Kernel) {
                     contents.begins(&transfer);
                     underway.push(transfer);
                 }
-                Step::Flush { io, .. } => flushes.push(io),
+                Step::Flush { io, file, .. } => {
+                    flushes.push((io, contents.flush_begins((!config.ordered).then_some(file.0))));
+                }
                 Step::Done(done) => {
                     let Some(call) = calls.remove(&done) else { continue };
+                    if call.is_sync {
+                        for (page, had) in (call.first..).zip(&call.had) {
+                            let durable = contents.durable.get(&(call.file, page)).copied().unwrap_or(0);
+                            assert!(
+                                durable >= *had,
+                                "seed {seed}: page {page} is not durable: {durable} < {had}"
+                            );
+                        }
+                        continue;
+                    }
                     if call.op == Op::Read {
                         // Reads of pages that are not in the cache any more have been copied before.
                         for (page, had) in (call.first..call.first + call.pages).zip(&call.had) {
@@ -111,14 +134,18 @@ fn one_run(seed: u64, kernel: Kernel) {
         if token < issue && (what == 0 || underway.is_empty()) {
             let (file, first, pages) = (rng.below(2), rng.below(120), 1 + rng.below(12));
             let range = access(token, file, first, pages);
-            let mut call = Call { op: Op::Read, file, first, pages, had: Vec::new() };
+            let mut call = Call { op: Op::Read, is_sync: false, file, first, pages, had: Vec::new() };
+            let truth = |page| contents.truth.get(&(file, page)).copied().unwrap_or(0);
             match rng.below(7) {
                 0..3 => {
-                    let truth = |page| contents.truth.get(&(file, page)).copied().unwrap_or(0);
                     call.had = (first..first + pages).map(truth).collect();
-                    cache.read(range, 132 * PAGE);
+                    cache.read(range, FILE_PAGES * PAGE);
                 }
-                6 => cache.sync(token, 1, FileId(file)),
+                6 => {
+                    call =
+                        Call { is_sync: true, first: 0, had: (0..FILE_PAGES).map(truth).collect(), ..call };
+                    cache.sync(token, 1, FileId(file));
+                }
                 _ => {
                     call.op = Op::Write;
                     version += 1;
@@ -132,7 +159,12 @@ fn one_run(seed: u64, kernel: Kernel) {
             }
             calls.insert(token, call);
             token += 1;
-        } else if let Some(flush) = flushes.pop() {
+        } else if !flushes.is_empty() && (what == 1 || underway.is_empty()) {
+            let (flush, covered) = flushes.swap_remove(rng.below(flushes.len() as u64) as usize);
+            for (page, content) in covered {
+                let durable = contents.durable.entry(page).or_default();
+                *durable = content.max(*durable);
+            }
             cache.completed(now, flush);
         } else if !underway.is_empty() {
             // In any order.
@@ -153,7 +185,7 @@ fn one_run(seed: u64, kernel: Kernel) {
 }
 
 #[test]
-fn no_read_sees_what_is_old_and_no_write_is_lost() {
+fn no_read_sees_what_is_old_no_write_is_lost_and_syncs_are_durable() {
     for kernel in Kernel::ALL {
         for seed in 0..50 {
             one_run(seed, kernel);

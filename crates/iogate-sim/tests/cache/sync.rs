@@ -47,6 +47,25 @@ fn a_sync_of_what_is_clean_takes_no_time_and_one_of_what_is_written_back_a_flush
 }
 
 #[test]
+fn a_sync_during_another_one_s_flush_is_complete_with_it() {
+    // A file that the flush is not for is as durable as it was.
+    for (kernel, file, ends) in
+        [(Kernel::Modern, 1, 2_000_000), (Kernel::Modern, 2, 1_000_000), (Kernel::V2628, 2, 2_000_000)]
+    {
+        let mut driver = driver(kernel);
+        driver.write(1, 1, 0, 100);
+        driver.cache.sync(2, 1, iogate_core::FileId(1));
+        while !matches!(driver.seen.last(), Some((Below::Flush(_), _))) {
+            assert!(driver.step(), "the flush never begins");
+        }
+        assert_eq!(driver.now.as_nanos(), 1_000_000);
+        driver.cache.sync(3, 2, iogate_core::FileId(file));
+        assert_eq!(driver.run_until(3).as_nanos(), ends, "{kernel:?}, file {file}");
+        assert_eq!(driver.run_until(2).as_nanos(), 2_000_000);
+    }
+}
+
+#[test]
 fn a_sync_waits_for_what_was_written_to_meanwhile_but_not_for_ever() {
     let mut driver = driver(Kernel::Modern);
     driver.write(1, 1, 0, 100);
