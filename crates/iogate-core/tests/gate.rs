@@ -251,3 +251,58 @@ fn the_device_time_of_the_last_second_is_divided_as_the_weights_are() {
         "{used:?}"
     );
 }
+
+/// How many bytes a sequential reader has in a row that has grown its quantum while so many others, who came before it, were served one
+/// after the other; and who always asks for more, while one waits who came last.
+fn turn_after(kind: SchedulerKind, others: u64) -> u64 {
+    let piece = 65_536;
+    let mut gate = Gate::new(&config(kind, 1)).unwrap();
+    let now = Time::from_nanos(1);
+    for id in 1..=others {
+        gate.submit(now, &request(id, id, Op::Read, 0, 4096)).unwrap();
+    }
+    let reads = |place: u64| request(1_000_000 + place, 1_000_000, Op::Read, place * u64::from(piece), piece);
+    gate.submit(now, &reads(0)).unwrap();
+    gate.submit(now, &request(others + 1, others + 1, Op::Read, 0, 4096)).unwrap();
+    let (mut next, mut bytes) = (1, 0);
+    loop {
+        let Decision::Dispatch(dispatch) = gate.next(now) else { panic!("nothing waits for time") };
+        if dispatch.file == FileId(others + 1) {
+            return bytes;
+        }
+        if dispatch.file == FileId(1_000_000) {
+            bytes += dispatch.bytes;
+            // The next piece is there before this one is complete.
+            gate.submit(now, &reads(next)).unwrap();
+            next += 1;
+        }
+        gate.complete(now, dispatch.id, Outcome::Done { bytes: dispatch.bytes });
+    }
+}
+
+#[test]
+fn a_turn_is_bounded_however_many_others_were_served_before_it() {
+    for kind in [SchedulerKind::Aioli, SchedulerKind::Mlf] {
+        let most = 65_536 + (32 << 10 << 10);
+        let some = turn_after(kind, 100);
+        assert!(some > 100 * 32_768 / 2 && some <= most, "{kind:?}: {some} bytes");
+        let many = turn_after(kind, 10_000);
+        assert!(many <= most, "{kind:?}: {many} bytes, at most {most}");
+    }
+}
+
+#[test]
+fn twins_serves_what_has_aged_in_the_midst_of_a_long_window() {
+    let seconds = |seconds| Time::ZERO + Span::from_secs(seconds);
+    let mut config = config(SchedulerKind::Twins, 1);
+    config.scheduler.set("window", "60s").unwrap();
+    for (age_max, until) in [("5s", 5), ("0s", 60), ("2min", 60)] {
+        config.scheduler.set("age_max", age_max).unwrap();
+        let mut gate = Gate::new(&config).unwrap();
+        // For the second target, in the window of the first one.
+        gate.submit(Time::ZERO, &request(1, 1, Op::Read, 4096, 512)).unwrap();
+        let Decision::WaitUntil(at, _) = gate.next(Time::ZERO) else { panic!("it is not its window") };
+        assert_eq!(at, seconds(until), "{age_max}");
+        assert!(matches!(gate.next(at), Decision::Dispatch(_)), "{age_max}");
+    }
+}

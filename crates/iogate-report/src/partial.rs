@@ -12,6 +12,7 @@ use iogate_sim::result::RunResult;
 use iogate_sim::scenario::Plan;
 use serde::{Deserialize, Serialize};
 
+use crate::experiment::Origin;
 use crate::{ExperimentReport, Recording};
 
 /// More than that are a mistake.
@@ -21,11 +22,31 @@ const VERSION: u32 = 1;
 
 /// One of several parts of all runs: they are dealt in turn, so that each has some of every point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "Numbers")]
 pub struct Shard {
     /// Which, from 1 on.
     index: u64,
     /// How many there are.
     of: u64,
+}
+
+/// A shard as a file has it, which may be wrong.
+#[derive(Deserialize)]
+struct Numbers {
+    index: u64,
+    of: u64,
+}
+
+impl TryFrom<Numbers> for Shard {
+    type Error = String;
+
+    fn try_from(Numbers { index, of }: Numbers) -> Result<Shard, String> {
+        if index >= 1 && index <= of && of <= SHARDS_MAX {
+            Ok(Shard { index, of })
+        } else {
+            Err(format!("expected I/N with I from 1 to N, as in 2/8, and N at most {SHARDS_MAX}"))
+        }
+    }
 }
 
 impl Shard {
@@ -70,10 +91,9 @@ impl FromStr for Shard {
     fn from_str(text: &str) -> Result<Shard, String> {
         let numbers =
             text.split_once('/').and_then(|(index, of)| Some((index.parse().ok()?, of.parse().ok()?)));
-        match numbers {
-            Some((index, of)) if index >= 1 && index <= of && of <= SHARDS_MAX => Ok(Shard { index, of }),
-            _ => Err("expected I/N with I from 1 to N, as in 2/8".into()),
-        }
+        // What is no number is no shard.
+        let (index, of) = numbers.unwrap_or_default();
+        Numbers { index, of }.try_into()
     }
 }
 
@@ -303,7 +323,7 @@ impl fmt::Display for MergeError {
     }
 }
 
-/// Joins files of one experiment, each with its path, to the report that one run of everything gives, byte for byte.
+/// Joins files of one experiment, each with its path, to the report that one run of everything gives, byte for byte, and with its origin.
 ///
 /// # Errors
 /// They are not of one experiment, or do not have all its runs.
@@ -323,6 +343,7 @@ pub fn merge(files: Vec<(String, Kept)>) -> Result<Option<ExperimentReport>, Mer
     let runs: BTreeMap<u64, Done<Recording>> = files.into_iter().flat_map(|(_, kept)| kept.runs).collect();
     let mut report = head.outline.report(&head.program, runs.into_values());
     report.commit = head.commit;
+    report.origin = Some(Origin { plan: head.plan, build: head.build });
     Ok(Some(report))
 }
 

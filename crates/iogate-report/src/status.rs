@@ -19,7 +19,7 @@ pub(crate) fn dispatches(depth: u32) -> String {
 pub fn status(gate: &Summary) -> String {
     let mut out = String::new();
     for (name, value) in &gate.about {
-        writeln!(out, "{name:<12}{value}").expect("text grows");
+        writeln!(out, "{name:<12}{}", printable(value)).expect("text grows");
     }
     writeln!(out, "{:<12}{}", "scheduler", gate.settings()).expect("text grows");
     writeln!(out, "{:<12}{}", "depth", dispatches(gate.depth)).expect("text grows");
@@ -99,7 +99,7 @@ fn write_groups(out: &mut String, name: &str, groups: &[Group]) {
     let mut table = Table::new(header);
     for group in groups {
         table.row([
-            group.name.clone(),
+            printable(&group.name),
             count(group.requests),
             bytes(group.bytes as f64),
             count(group.dispatches),
@@ -180,7 +180,7 @@ pub(crate) fn tables(gate: &Summary) -> String {
     for pattern in &gate.patterns {
         let group = gate.apps.iter().find(|group| group.id == Some(pattern.app.into()));
         let name = group.map_or_else(|| pattern.app.to_string(), |group| group.name.clone());
-        table.row([name, pattern.words.clone()]);
+        table.row([printable(&name), pattern.words.clone()]);
     }
     if !table.is_empty() {
         write!(out, "\n{table}").expect("text grows");
@@ -192,6 +192,8 @@ pub(crate) fn tables(gate: &Summary) -> String {
 mod tests {
     use iogate_core::auto::chooser::{Change, Reason, Status};
     use iogate_core::auto::objective::{Score, ln_ratio};
+    use iogate_core::stats::Stats;
+    use iogate_core::stats::summary::Numbers;
     use iogate_core::{SchedulerConfig, Span, Time};
     use serde_json::{Value, json};
 
@@ -199,6 +201,28 @@ mod tests {
 
     fn scheduler(name: &str, params: &str) -> SchedulerConfig {
         SchedulerConfig::by_name(name).unwrap().changed(params, 0).unwrap()
+    }
+
+    /// Names are users' own: an escape of the terminal, or a line's end, must not reach it.
+    #[test]
+    fn names_have_no_control_over_the_terminal() {
+        let group = |name: &str| Group {
+            id: None,
+            name: name.into(),
+            requests: 1,
+            bytes: 1,
+            dispatches: 1,
+            waiting_mean_ns: 0,
+            waiting_max_ns: 0,
+            span_ns: 0,
+        };
+        let mut summary = Summary::new(&Stats::default(), &scheduler("fifo", ""), 4, &Numbers, 8);
+        summary.apps = vec![group("job\u{1b}[2J")];
+        summary.files = vec![group("a\nb")];
+        summary.about = vec![("source".into(), "/a\u{7}".into())];
+        let text = status(&summary);
+        assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
+        assert!(text.lines().all(|line| !line.starts_with('b')), "{text}");
     }
 
     /// A choice that has measured two schedulers, and measures a third one.

@@ -6,6 +6,7 @@ use iogate_core::Span;
 use iogate_core::blame::{Account, Cause, Sampled, is_as_much};
 use serde::Serialize;
 
+use crate::live::printable;
 use crate::table::Table;
 use crate::units::time;
 
@@ -104,7 +105,9 @@ impl Why {
                 percent: if busy > 0.0 { 100.0 * seconds / busy } else { 0.0 },
             }
         };
-        let named = |app: Option<_>| app.map_or("others".into(), |iogate_core::AppId(app)| name(app));
+        // Names are users' own, and may have anything in them.
+        let named =
+            |app: Option<_>| app.map_or("others".into(), |iogate_core::AppId(app)| printable(&name(app)));
         let causes = Cause::ALL.into_iter().zip(account.causes).filter(|(_, span)| *span > Span::ZERO);
         Why {
             app: named(account.app),

@@ -211,7 +211,9 @@ fn one<O>(
         for app in &scenario.apps {
             let single = Scenario { apps: vec![app.clone()], ..scenario.clone() };
             let alone = simulate(&single, seed, None).map_err(|cause| fail(Some(app.name.clone()), cause))?;
-            let took = alone.apps.first().map(|result| result.end.since(result.start));
+            // One that was lost, or that the time limit ended, says nothing of how long it takes.
+            let ended = alone.apps.first().filter(|result| !result.lost && !alone.cut_off);
+            let took = ended.map(|result| result.end.since(result.start));
             if let Some(result) = result.apps.iter_mut().find(|result| result.id == app.id) {
                 result.alone = took;
             }
@@ -346,6 +348,27 @@ mod tests {
             run_with(&plan(), &[0, 1, 2, 3, 4], one, &|_| None, &finished, &counted, &Repeats::default())
                 .unwrap();
         assert_eq!((done.len(), begun.into_inner()), (3, 3));
+    }
+
+    /// Of an application that does not come to its end alone, it is not known how long it takes.
+    #[test]
+    fn a_run_alone_that_is_lost_or_cut_off_has_no_time() {
+        let plan = plan();
+        let alone_of = |lost: bool, cut_off: bool| {
+            let run = |scenario: &Scenario, seed, observer: Option<&mut u64>| {
+                let mut result = fake(scenario, seed, observer)?;
+                if let [app] = &mut result.apps[..] {
+                    app.lost = lost;
+                    result.cut_off = cut_off;
+                }
+                Ok(result)
+            };
+            let (result, _) = one(&plan.points[0], 0, None, &run).unwrap();
+            result.apps.iter().map(|app| app.alone).collect::<Vec<_>>()
+        };
+        assert_eq!(alone_of(false, false), [Some(Span::from_secs(12)); 2]);
+        assert_eq!(alone_of(true, false), [None; 2]);
+        assert_eq!(alone_of(false, true), [None; 2]);
     }
 
     /// Another plan with one of the same points, whose seeds begin later, by another name.

@@ -96,14 +96,17 @@ impl Backend {
         for (target, piece) in pieces.into_iter().enumerate() {
             let Some((offset, bytes)) = piece else { continue };
             let Target { station, placement } = &mut self.targets[target];
-            let transfer = Transfer { op, address: placement.address(file, offset), bytes };
+            let mut transfers = Vec::new();
+            placement.for_each_extent(file, offset, bytes, |address, bytes| {
+                transfers.push(Transfer { op, address, bytes });
+            });
             count += 1;
             if self.queueing {
-                station.submit(now, dispatch.id.0.into(), queued, [transfer]);
+                station.submit(now, dispatch.id.0.into(), queued, transfers);
                 continue;
             }
             let mut visit = station.begin(now);
-            visit.serve(transfer);
+            transfers.into_iter().for_each(|transfer| visit.serve(transfer));
             if queued {
                 visit.hand_over();
             }

@@ -21,11 +21,14 @@ impl Serving {
         loop {
             match self.gate.next(now) {
                 Decision::Dispatch(dispatch) => {
-                    let address = self.placement.address(dispatch.file, dispatch.offset);
+                    let Dispatch { op, file, offset, bytes, .. } = dispatch;
                     let queued = self.gate.parts(dispatch.id).any(|part| part.arrival < now);
-                    let transfer = Transfer { op: dispatch.op, address, bytes: dispatch.bytes };
+                    let mut transfers = Vec::new();
+                    self.placement.for_each_extent(file, offset, bytes, |address, bytes| {
+                        transfers.push(Transfer { op, address, bytes });
+                    });
                     begun(&dispatch);
-                    self.station.submit(now, dispatch.id.0.into(), queued, [transfer]);
+                    self.station.submit(now, dispatch.id.0.into(), queued, transfers);
                 }
                 Decision::WaitUntil(until, _) => return Some(until),
                 Decision::Idle => return None,

@@ -1,6 +1,6 @@
 //! Whole replays: golden logs, conservation, equal times, depth, back-pressure.
 
-use iogate_core::device::{Device, Transfer, Unit, parse_numbered};
+use iogate_core::device::{Device, Placement, Transfer, Unit, parse_numbered};
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind, Span, Time};
 use iogate_sim::{Backend, Dispatched, Replay, Totals, TraceReader, log};
 use proptest::prelude::*;
@@ -72,34 +72,52 @@ fn a_row_of_more_pieces_than_the_gate_takes_is_refused() {
     assert!(error.starts_with("row 2 is 13 requests once it is split"), "{error}");
 }
 
+/// Notes where transfers went; a byte takes a nanosecond.
+#[derive(Clone, Default)]
+struct Noting(std::sync::Arc<std::sync::Mutex<Vec<Transfer>>>);
+
+impl Noting {
+    fn seen(&self) -> Vec<(u64, u64)> {
+        self.0.lock().unwrap().iter().map(|transfer| (transfer.address, transfer.bytes)).collect()
+    }
+}
+
+impl Device for Noting {
+    fn serve(&mut self, _now: Time, transfer: Transfer) -> Span {
+        self.0.lock().unwrap().push(transfer);
+        Span::from_nanos(transfer.bytes)
+    }
+    fn flush(&mut self, _now: Time) -> Span {
+        Span::ZERO
+    }
+    fn capacity(&self) -> u64 {
+        u64::MAX
+    }
+    fn repositions(&self) -> u64 {
+        1
+    }
+}
+
+#[test]
+fn a_dispatch_is_cut_where_the_extents_of_its_file_end() {
+    let seen = Noting::default();
+    let backend = Backend::striped(vec![Box::new(seen.clone())], Layout::SINGLE);
+    let extent = Placement::EXTENT_BYTES;
+    // The second file begins before the first one goes on in an extent behind it.
+    let rows = format!("0,1,1,a,r,0,1\n0,1,1,b,r,0,1\n10,1,1,a,r,{},30\n", extent - 10);
+    run(&rows, &gate("fifo", 1), backend);
+    assert_eq!(seen.seen(), [(0, 1), (extent, 1), (extent - 10, 10), (2 * extent, 20)]);
+}
+
 #[test]
 fn stripes_are_served_by_their_targets_at_once() {
-    /// Notes where transfers went; a byte takes a nanosecond.
-    struct Noting(std::sync::Arc<std::sync::Mutex<Vec<Transfer>>>);
-    impl Device for Noting {
-        fn serve(&mut self, _now: Time, transfer: Transfer) -> Span {
-            self.0.lock().unwrap().push(transfer);
-            Span::from_nanos(transfer.bytes)
-        }
-        fn flush(&mut self, _now: Time) -> Span {
-            Span::ZERO
-        }
-        fn capacity(&self) -> u64 {
-            u64::MAX
-        }
-        fn repositions(&self) -> u64 {
-            1
-        }
-    }
     let layout = Layout { first_target: 0, stripe_bytes: 1_000, targets: 2 };
-    let seen = [(); 2].map(|()| std::sync::Arc::new(std::sync::Mutex::new(Vec::new())));
-    let devices = seen.iter().map(|seen| Box::new(Noting(seen.clone())) as Box<dyn Device>).collect();
+    let seen = [(); 2].map(|()| Noting::default());
+    let devices = seen.iter().map(|seen| Box::new(seen.clone()) as Box<dyn Device>).collect();
     let gate = GateConfig { layout, ..gate("fifo", 1) };
     // Stripes 0 (its end), 1, 2, 3 (its start): targets 0, 1, 0, 1.
     let (log, _, totals) = run("0,1,1,a,r,500,3000\n", &gate, Backend::striped(devices, layout));
-    let pieces =
-        seen.map(|seen| seen.lock().unwrap().iter().map(|t| (t.address, t.bytes)).collect::<Vec<_>>());
-    assert_eq!(pieces, [vec![(500, 1_500)], vec![(0, 1_500)]]);
+    assert_eq!(seen.map(|seen| seen.seen()), [vec![(500, 1_500)], vec![(0, 1_500)]]);
     assert_eq!(log, "0,1.5,a,r,500,3000,1,1\n");
     assert_eq!((totals.device_busy, totals.repositions), (Span::from_nanos(3_000), 2));
 }

@@ -247,6 +247,16 @@ fn cases_are_several_axes_by_name_and_labels_choose_among_them() {
     assert!(
         plan.points.iter().all(|point| point.scenario.cluster.servers.gate.scheduler.to_string() == "aioli")
     );
+    // Also where one of them is chosen, and then what is set by hand.
+    for (settings, gate) in [
+        (&["case=all"][..], "aioli"),
+        (&["case=all", "servers.gate.scheduler=mlf"], "mlf"),
+        (&["case=all", "cases.gate=short first"], "aioli"),
+    ] {
+        let plan = read_with(&both, settings, false).unwrap();
+        let gates = plan.points.iter().map(|point| point.scenario.cluster.servers.gate.scheduler.to_string());
+        assert!(gates.collect::<Vec<_>>().iter().all(|is| is == gate), "{settings:?}: not {gate}");
+    }
     let axis =
         format!("{BASE}[sweep]\nservers.gate.depth = [1, 2]\n[[sweep.cases.x]]\nservers.gate.depth = 3\n");
     assert!(refusal(&axis).contains("sets what that over servers.gate.depth sets"), "{}", refusal(&axis));

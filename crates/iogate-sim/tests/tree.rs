@@ -47,6 +47,19 @@ fn days() -> (Vec<Feature>, Vec<Example>) {
     )
 }
 
+/// J48 demands of each side of a split a tenth of a class's mean share, which is no whole number here: 3.84, so that three are too few.
+#[test]
+fn a_side_of_a_split_has_a_tenth_of_a_mean_class_rounded_up() {
+    let side = |few: usize| {
+        let rows: Vec<([f64; 1], usize)> =
+            (0..192).map(|index| if index < few { ([0.0], 0) } else { ([1.0], 1 + index % 4) }).collect();
+        let examples: Vec<Example> =
+            rows.iter().map(|(values, class)| Example { values: values.to_vec(), class: *class }).collect();
+        learn(&[feature("size", Kind::Number)], &examples, &UNPRUNED).leaves()
+    };
+    assert_eq!([3, 4].map(side), [1, 2]);
+}
+
 #[test]
 fn quinlans_days_give_quinlans_tree() {
     // Weka's J48 prints: outlook = sunny: humidity <= 75: yes, > 75: no; overcast: yes; rainy: windy: no, else yes. 5 leaves, 8 nodes.

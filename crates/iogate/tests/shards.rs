@@ -127,6 +127,17 @@ fn what_cannot_be_joined_is_said() {
         &["of another program", "remove it"],
     );
     fs::write(&path, &whole).unwrap();
+    // A file by the name of another shard.
+    fs::create_dir(at.join("renamed")).unwrap();
+    fs::write(at.join("renamed/s.1-of-4.runs"), &whole).unwrap();
+    let renamed = ["sim", "s.toml", "--shard", "1/4", "--results", "renamed"];
+    refused(&renamed, at, 2, &["renamed/s.1-of-4.runs is kept from before: it is shard 2/4, not 1/4"]);
+    for shard in
+        [r#"{"index":0,"of":4}"#, r#"{"index":1,"of":0}"#, r#"{"index":1,"of":18446744073709551615}"#]
+    {
+        fs::write(at.join("wrong.runs"), whole.replacen(r#"{"index":2,"of":4}"#, shard, 1)).unwrap();
+        refused(&["merge", "wrong.runs"], at, 2, &["its first line does not say what its runs are of"]);
+    }
     let other_seed = ["sim", "s.toml", "--shard", "2/4", "--results", "kept", "--seed", "5"];
     refused(&other_seed, at, 2, &["kept/s.2-of-4.runs", "other settings, sizes or seeds", "remove it"]);
     done(&["sim", "s.toml", "--shard", "2/4", "--results", "seeds", "--seed", "5"], at);

@@ -204,14 +204,23 @@ fn reproduced_pages_are_written_whole_and_kept_results_are_used() {
     assert!(text(&output.stderr).contains("coordination-formulas-quick.json is broken off"));
     assert!(read("pages/coordination.md") == page, "kept results give the same page");
     assert!(read("kept/coordination-formulas-quick.json") == kept, "half a file is done again");
-    let other = kept.replacen("\"seeds\":[", "\"seeds\":[7,", 1);
-    assert!(other != kept);
-    std::fs::write(folder.path().join("kept/coordination-formulas-quick.json"), other).unwrap();
-    let said = ["coordination-formulas-quick.json is of another form of the scenario", "remove it"];
-    let output = iogate(&args, folder.path());
-    assert_eq!(output.status.code(), Some(2));
-    assert!(said.iter().all(|said| text(&output.stderr).contains(said)), "{}", text(&output.stderr));
+    // What is of something else is not taken, whatever its points are called.
+    let origin = |key: &str| kept.split(&format!("\"{key}\":\"")).nth(1).unwrap().split('"').next().unwrap();
+    for (from, what) in [
+        (origin("plan"), "is of another form of the scenario"),
+        (origin("build"), "was made by another build"),
+    ] {
+        let other = kept.replacen(from, "0123456789abcdef", 1);
+        std::fs::write(folder.path().join("kept/coordination-formulas-quick.json"), other).unwrap();
+        let output = iogate(&args, folder.path());
+        assert_eq!(output.status.code(), Some(2));
+        let said = [&format!("coordination-formulas-quick.json {what}"), "remove it"];
+        assert!(said.iter().all(|said| text(&output.stderr).contains(said)), "{}", text(&output.stderr));
+    }
     std::fs::write(folder.path().join("kept/coordination-formulas-quick.json"), kept).unwrap();
+    // Nor is a file that is called as a scenario that is built in.
+    std::fs::write(folder.path().join("coordination-formulas"), "no scenario").unwrap();
+    assert_eq!(done(&args, folder.path()), first);
     // Without a word on where to, the quick form leaves the pages of the papers' sizes alone.
     let page = folder.path().join("docs/reproduction/coordination.md");
     std::fs::create_dir_all(page.parent().unwrap()).unwrap();

@@ -82,6 +82,13 @@ impl Twins {
         self.targets[target].aged(self.age_max, now, pending).map(|_| target)
     }
 
+    /// When the oldest request of all will have waited for `age_max`.
+    fn ages(&mut self, pending: &Pending) -> Option<Time> {
+        let target = self.by_age.peek()?.1 as usize;
+        let oldest = self.targets[target].oldest(pending).filter(|_| self.age_max > Span::ZERO)?;
+        Some(pending.slot(oldest).arrival + self.age_max)
+    }
+
     /// The first target from `from` on, around the circle, that has something queued.
     fn busy_from(&self, from: usize) -> Option<usize> {
         let words = self.busy.len();
@@ -120,8 +127,9 @@ impl Scheduler for Twins {
         } else if self.busy[target / 64] >> (target % 64) & 1 == 0 {
             let Some(other) = self.busy_from(target) else { return Pick::Idle };
             if patience && !self.skip {
-                let next = Span::from_nanos((index + 1).saturating_mul(self.window.as_nanos()));
-                return Pick::WaitUntil(start + next, WaitReason::Window);
+                let next = start + Span::from_nanos((index + 1).saturating_mul(self.window.as_nanos()));
+                let aged = self.ages(pending).unwrap_or(Time::MAX);
+                return Pick::WaitUntil(next.min(aged), WaitReason::Window);
             }
             target = other;
         }

@@ -48,6 +48,9 @@ pub struct ExperimentReport {
     /// The commit of the project that it was made with, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
+    /// In results that are kept to be used again: what they are of, and what made them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
     /// The scenario, as it was written.
     pub scenario: String,
     /// Confidence level of all intervals, as in 0.95.
@@ -58,6 +61,15 @@ pub struct ExperimentReport {
     pub metrics: Vec<Definition>,
     /// The points, in the order in which they were added.
     pub points: Vec<Point>,
+}
+
+/// What tells results from those of another scenario, or of another program.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// What tells the scenario with all its settings and seeds from others.
+    pub plan: String,
+    /// What tells this build of the program from others.
+    pub build: String,
 }
 
 /// One thing in which points differ.
@@ -269,6 +281,7 @@ impl ExperimentReport {
             notes: Vec::new(),
             program: program.into(),
             commit: None,
+            origin: None,
             scenario: String::new(),
             confidence,
             axes: Vec::new(),

@@ -9,7 +9,7 @@ use super::run::{Ran, SLICE, run};
 
 /// How long each phase is.
 const PHASE: Span = Span::from_secs(10);
-/// Requests of both phases, above which a mix is too much to be simulated so often.
+/// Requests of both phases with `fifo`, above which a mix is too much to be simulated so often.
 const REQUESTS_MAX: u64 = 120_000;
 
 /// The times since the change that are told apart, in slices: up to 0.5, 1, 2, 4 and 10 s.
@@ -27,14 +27,15 @@ impl Change {
     pub fn new(set: Set, number: u64) -> Option<Change> {
         let change = Time::ZERO + PHASE;
         let mix = Mix::random_change(set, number, change, change + PHASE);
-        let with = |scheduler: &SchedulerConfig| run(&mix, scheduler, None, REQUESTS_MAX);
-        let base = with(&fifo());
+        let base = run(&mix, &fifo(), None, REQUESTS_MAX);
         let total: u64 = base.requests.iter().map(|done| u64::from(*done)).sum();
         // Four of each application in a slice, or numbers say nothing.
         let rates = rates(&base, PERIODS[4]);
         if total >= REQUESTS_MAX || rates.iter().any(|rate| *rate < 4.0) {
             return None;
         }
+        // To their ends, as the choices: who is faster has more requests in the same time.
+        let with = |scheduler: &SchedulerConfig| run(&mix, scheduler, None, u64::MAX);
         let fixed: Vec<Ran> = Candidates::every().fixed().map(with).collect();
         let best = (fixed.iter())
             .filter(|ran| share(ran, &base, PERIODS[4]).1 <= HARM)

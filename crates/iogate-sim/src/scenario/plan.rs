@@ -104,6 +104,17 @@ struct Sweep {
     are_cases: bool,
 }
 
+impl Sweep {
+    /// Leaves these places, and what lies within them, to others.
+    fn leave(&mut self, to: &[Concrete]) {
+        let is_left = |target: &Concrete| to.iter().any(|left| target.starts_with(left));
+        self.targets.retain(|target| !is_left(target));
+        for set in self.values.iter_mut().flat_map(|choice| &mut choice.sets) {
+            set.targets.retain(|target| !is_left(target));
+        }
+    }
+}
+
 /// One value of an axis.
 struct Choice {
     text: String,
@@ -347,9 +358,11 @@ fn apply(root: &mut Value, key: &str, value: &Value, sweeps: &mut Vec<Sweep>, pr
 /// Leaves only the cases with these labels. What a single one sets is set at once, so that later settings can change it.
 fn choose(root: &mut Value, key: &str, value: &Value, sweeps: &mut [Sweep], problems: &Problems) {
     let name = key.strip_prefix(CASES).unwrap_or(key);
-    let Some(sweep) = sweeps.iter_mut().find(|sweep| sweep.are_cases && sweep.key == name) else {
+    let Some(index) = sweeps.iter().position(|sweep| sweep.are_cases && sweep.key == name) else {
         return problems.unfit(&value.place, format!("{key}: the scenario has no such cases"));
     };
+    let (before, rest) = sweeps.split_at_mut(index);
+    let Some(sweep) = rest.first_mut() else { return };
     let asked = match &value.data {
         Data::List(items) => &items[..],
         _ => std::slice::from_ref(value),
@@ -365,6 +378,10 @@ fn choose(root: &mut Value, key: &str, value: &Value, sweeps: &mut [Sweep], prob
     }
     sweep.values.retain(|choice| labels.contains(&choice.text));
     if let [only] = &mut sweep.values[..] {
+        // Set before the sweep, it would be undone by the cases before it, over which it has the last word.
+        for earlier in before.iter_mut().filter(|earlier| earlier.are_cases) {
+            only.sets.iter().for_each(|set| earlier.leave(&set.targets));
+        }
         only.sets.drain(..).for_each(|set| set.put(root));
         sweep.targets.clear();
     }

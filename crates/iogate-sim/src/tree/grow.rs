@@ -66,7 +66,7 @@ impl Growth<'_> {
         sorted.sort_by(|one, other| one.values[feature].total_cmp(&other.values[feature]));
         let total = sorted.len();
         // C4.5: a tenth of the mean of a class, but not above 25.
-        let side_min = (total / (10 * self.classes)).clamp(self.leaf_min, self.leaf_min.max(25));
+        let side_min = total.div_ceil(10 * self.classes).clamp(self.leaf_min, self.leaf_min.max(25));
         let before = entropy(&self.counts(&sorted));
         let (mut thresholds, mut best) = (0_u32, None::<(f64, usize, f64)>);
         let (mut low, mut high) = (vec![0; self.classes], self.counts(&sorted));

@@ -29,10 +29,20 @@ pub(super) struct NodeCache {
     journal: u64,
     /// When it will be asked again because it has said so.
     wake: Time,
-    /// Clients: requests of each transfer that are not answered, by its number.
-    open: Vec<u32>,
-    /// Clients: changes of each file by this node, and those by others that it knew of when it opened the file last.
+    /// Clients: what is underway, by its number.
+    underway: Vec<Underway>,
+    /// Clients: changes of each file by this node that have come to the servers, and those by others that it knew of when it opened the
+    /// file last.
     changes: BTreeMap<FileId, (u64, u64)>,
+}
+
+/// A transfer of a client's cache, or its COMMITs.
+#[derive(Clone, Copy, Default)]
+struct Underway {
+    /// Requests that are not answered.
+    open: u32,
+    /// What it writes back.
+    written: Option<FileId>,
 }
 
 impl NodeCache {
@@ -41,7 +51,7 @@ impl NodeCache {
             cache: Cache::new(config),
             journal: config.kernel.value("journal_kib") << 10,
             wake: Time::MAX,
-            open: Vec::new(),
+            underway: Vec::new(),
             changes: BTreeMap::new(),
         }
     }
@@ -79,11 +89,7 @@ impl World<'_> {
             Access { token: piece.into(), whom: process, stream: process.into(), file, offset, bytes };
         match op {
             Op::Read => this.cache.read(access, length),
-            Op::Write => {
-                this.cache.write(now, access);
-                this.changes.entry(file).or_default().0 += 1;
-                *self.changes.entry(file).or_default() += 1;
-            }
+            Op::Write => this.cache.write(now, access),
         }
     }
 
@@ -171,11 +177,16 @@ impl World<'_> {
     pub(super) fn cache_answered(&mut self, node: u32, io: u32) -> Result<(), SimError> {
         let now = self.queue.now();
         let Some(this) = &mut self.nodes[node as usize].cache else { return Ok(()) };
-        if let Some(open) = this.open.get_mut(io as usize)
-            && *open > 1
-        {
-            *open -= 1;
-            return Ok(());
+        if let Some(underway) = this.underway.get_mut(io as usize) {
+            if underway.open > 1 {
+                underway.open -= 1;
+                return Ok(());
+            }
+            // Only now others can read it: what they have read before is old.
+            if let Some(file) = underway.written.take() {
+                this.changes.entry(file).or_default().0 += 1;
+                *self.changes.entry(file).or_default() += 1;
+            }
         }
         this.cache.completed(now, io);
         self.ask_cache(node)
@@ -269,7 +280,7 @@ impl World<'_> {
         let Transfer { io, whom, op, file, offset, bytes, .. } = *transfer;
         let (sender, range) = (self.sender(whom), Range { file, op, offset, bytes });
         let open = self.forward(Parent::Cache { node, io }, node, 0, &range, sender);
-        self.expect(node, io, open);
+        self.expect(node, io, open, (op == Op::Write).then_some(file));
     }
 
     /// A client's cache wants all servers to have on their devices what it has written.
@@ -280,15 +291,15 @@ impl World<'_> {
         for server in first..first + self.scenario.cluster.servers.nodes {
             self.send_piece(Parent::Cache { node, io }, node, server, range, sender);
         }
-        self.expect(node, io, self.scenario.cluster.servers.nodes);
+        self.expect(node, io, self.scenario.cluster.servers.nodes, None);
     }
 
-    fn expect(&mut self, node: u32, io: u32, open: u32) {
+    fn expect(&mut self, node: u32, io: u32, open: u32, written: Option<FileId>) {
         let Some(this) = &mut self.nodes[node as usize].cache else { return };
         let index = io as usize;
-        if this.open.len() <= index {
-            this.open.resize(index + 1, 0);
+        if this.underway.len() <= index {
+            this.underway.resize(index + 1, Underway::default());
         }
-        this.open[index] = open;
+        this.underway[index] = Underway { open, written };
     }
 }

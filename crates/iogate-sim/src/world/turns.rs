@@ -293,7 +293,9 @@ impl World<'_> {
         let now = self.queue.now();
         let Some(config) = &self.turns.backoff else { return Ok(()) };
         let turn = &mut self.apps[app as usize].turn;
-        let seed = mix(self.seed ^ mix(u64::from(app) << 32 | u64::from(turn.request)));
+        // By its number, as all that it draws: without another application its sleeps are the same.
+        let number = u64::from(self.specs[app as usize].id.wrapping_sub(1));
+        let seed = mix(self.seed ^ mix(number << 32 | u64::from(turn.request)));
         turn.backoff = Some(Backoff::new(config.clone(), seed));
         (turn.began, turn.attempt, turn.slowest) = (now, now, u64::MAX);
         self.back_off(app)

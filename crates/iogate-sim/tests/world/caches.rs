@@ -139,6 +139,27 @@ fn who_opens_a_file_sees_what_others_have_changed_and_keeps_what_nobody_has() {
 }
 
 #[test]
+fn what_a_writer_still_has_to_itself_changes_the_file_for_others_when_it_comes() {
+    let mut s = closing(true);
+    s.cluster.clients.nodes = 2;
+    let reader = |id: u32, start: Span| {
+        let mut reader = app(id, 1, 4 * MIB, 1 << 20);
+        (reader.files, reader.start) = (1, start);
+        reader
+    };
+    let mut writer = reader(2, Span::from_secs(20));
+    (writer.workload.op, writer.first_node) = (Op::Write, 1);
+    s.apps = vec![reader(1, Span::ZERO), writer];
+    let closed = run(&s).apps[1].end.since(iogate_core::Time::ZERO);
+    // A reader opens the file while the writer closes it, which takes 40 ms, and then once more.
+    s.apps.push(reader(3, closed - Span::from_millis(35)));
+    s.apps.push(reader(4, Span::from_secs(60)));
+    let result = run(&s);
+    let took = |index: usize| result.apps[index].end.since(result.apps[index].start);
+    assert!(took(3) > Span::ZERO, "it reads what the writer has written, not what was there before");
+}
+
+#[test]
 fn a_lost_client_takes_what_it_has_not_sent_along() {
     let mut s = closing(true);
     s.apps[0].workload.iterations = 2;

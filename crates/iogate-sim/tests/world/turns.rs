@@ -159,6 +159,23 @@ fn a_long_turn_is_renewed() {
     assert!(result.apps.iter().all(|app| app.turns.lost == 0 && app.phases.len() == 2), "{result:?}");
 }
 
+/// Two applications that begin together, and two long after them: how these back off does not hang on whether the others are there.
+#[test]
+fn without_another_application_its_sleeps_are_the_same() {
+    let mut s = writers(4, backoff());
+    for app in &mut s.apps[2..] {
+        app.start = Span::from_secs(1_000);
+    }
+    let with = run(&s).apps;
+    assert!(with[2..].iter().any(|app| app.turns.attempts.len() > 2), "they get in each other's way");
+    s.apps.drain(..2);
+    let without = run(&s).apps;
+    assert_eq!(
+        format!("{:?}", with[2..].iter().map(|app| (&app.turns, &app.phases)).collect::<Vec<_>>()),
+        format!("{:?}", without.iter().map(|app| (&app.turns, &app.phases)).collect::<Vec<_>>())
+    );
+}
+
 #[test]
 fn the_seed_decides() {
     let text = |seed| {

@@ -438,7 +438,7 @@ impl Quantum {
             }
             let queue = &mut self.queues[chosen];
             let run = queue.walk_from(queue.run[0], self.caps);
-            let granted = queue.run_quantum;
+            let granted = queue.run_quantum.min(bytes_of(&run) + (self.quantum_base << FACTOR_LOG2_MAX));
             self.begin_turn(now, chosen, &run, granted);
             return Choice::Serve(run);
         }

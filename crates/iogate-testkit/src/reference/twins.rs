@@ -67,7 +67,9 @@ impl Model for Twins {
             }
         }
         let next_window_ns = origin.as_nanos().saturating_add((index + 1).saturating_mul(self.window_ns));
-        Choice::Wait(Time::from_nanos(next_window_ns), WaitReason::Window)
+        let eldest = oldest(&self.entries).filter(|_| self.age_max_ns > 0);
+        let ages_ns = eldest.map_or(u64::MAX, |eldest| eldest.arrival.as_nanos() + self.age_max_ns);
+        Choice::Wait(Time::from_nanos(next_window_ns.min(ages_ns)), WaitReason::Window)
     }
 
     fn take(&mut self) -> Vec<Entry> {

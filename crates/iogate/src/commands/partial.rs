@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, anyhow};
 use iogate_core::Time;
+use iogate_report::experiment::Origin;
 use iogate_report::partial::{ENDING, Head, Kept, MergeError, Outline, Shard, failed_line, merge, run_line};
 use iogate_report::{ExperimentReport, Recording};
 use iogate_sim::experiment::{self, Done, ExperimentError, Repeats, digest};
@@ -62,7 +63,13 @@ impl Work<'_> {
         folder: &Path,
         progress: &Progress,
     ) -> Result<ExperimentReport, Failure> {
-        Ok(self.reported(self.keep(Shard::WHOLE, folder, progress)?.into_values()))
+        let runs = self.keep(Shard::WHOLE, folder, progress)?;
+        Ok(ExperimentReport { origin: Some(self.origin()?), ..self.reported(runs.into_values()) })
+    }
+
+    /// What its results are of, and what makes them.
+    pub(crate) fn origin(&self) -> Result<Origin, Failure> {
+        Ok(Origin { plan: fingerprint(self.plan), build: build()? })
     }
 
     /// Does those runs of a shard that `folder` does not have yet, keeps each there, and returns all of them.
@@ -73,8 +80,8 @@ impl Work<'_> {
         progress: &Progress,
     ) -> Result<BTreeMap<u64, Done<Recording>>, Failure> {
         let mut head = Head::new(self.name, Outline::new(self.plan, self.text), shard, self.recorded);
-        (head.program, head.build) = (PROGRAM.into(), build()?);
-        head.plan = fingerprint(self.plan);
+        head.program = PROGRAM.into();
+        Origin { plan: head.plan, build: head.build } = self.origin()?;
         head.commit.clone_from(&self.commit);
         let mut file = RunsFile::open(folder.join(shard.file_name(self.name)))?;
         let mut kept = file.begin(head, progress)?;
@@ -173,6 +180,9 @@ impl RunsFile {
         if let Some(what) = kept.head.unlike(&head) {
             return Err(unfit(format!("it is {what}")));
         }
+        if kept.head.shard != head.shard {
+            return Err(unfit(format!("it is shard {}, not {}", kept.head.shard, head.shard)));
+        }
         if let Some(line) = kept.broken {
             progress
                 .say(&format!("{path}: line {line} is broken off; the runs from there on are done again"));
@@ -222,7 +232,9 @@ pub(crate) fn run(args: &MergeArgs) -> Result<(), Failure> {
         return Ok(());
     }
     let begun = args.outputs.begin()?;
-    begun.finish(&joined(all.into_values().flatten().collect())?)
+    let report = joined(all.into_values().flatten().collect())?;
+    // As one run of everything, whose outputs are for reading.
+    begun.finish(&ExperimentReport { origin: None, ..report })
 }
 
 fn joined(files: Vec<(String, Kept)>) -> Result<ExperimentReport, Failure> {

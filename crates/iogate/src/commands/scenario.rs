@@ -60,44 +60,54 @@ pub(crate) fn of_paper(paper: &str) -> impl Iterator<Item = &'static str> {
 
 /// The plan of a scenario that is built in.
 pub(crate) fn built_in_plan(name: &str, quick: bool) -> Result<Plan, Failure> {
-    Ok(read(name, &[], quick)?.plan)
+    built_in_plan_of(name, &[], quick)
 }
 
 /// The same, with keys set after those of its quick form.
 pub(crate) fn built_in_plan_of(name: &str, settings: &[String], quick: bool) -> Result<Plan, Failure> {
-    Ok(read(name, settings, quick)?.plan)
+    Ok(read_built_in(name, settings, quick)?.plan)
 }
 
-/// The same, with keys set.
-pub(crate) fn built_in_plan_with(name: &str, settings: &[&str]) -> Result<Plan, Failure> {
+/// The plan of a scenario in a file, or of one that is built in, with keys set.
+pub(crate) fn plan_with(path_or_name: &str, settings: &[&str]) -> Result<Plan, Failure> {
     let settings: Vec<String> = settings.iter().map(|&setting| setting.to_owned()).collect();
-    Ok(read(name, &settings, false)?.plan)
+    match path_or_name.contains('/') {
+        true => Ok(read(path_or_name, &settings, false)?.plan),
+        false => built_in_plan_of(path_or_name, &settings, false),
+    }
 }
 
 /// Reads a scenario: a file if it looks like one or there is one, else the one that is built in by this name.
 fn read(scenario: &str, settings: &[String], quick: bool) -> Result<Chosen, Failure> {
     let path = Path::new(scenario);
-    let is_path = scenario.contains('/') || scenario.ends_with(".toml") || path.is_file();
-    let (plan, text) = if is_path {
-        let text = fs::read_to_string(path)
-            .with_context(|| Attempt::read(format_args!("the scenario {scenario}")))
-            .map_err(Failure::usage)?;
-        let folder = path.parent().unwrap_or(Path::new("."));
-        let open = |name: &str| fs::read_to_string(folder.join(name)).map_err(|error| error.to_string());
-        (Plan::read(&Source { name: scenario, text: &text, settings, quick, open: &open }), text)
-    } else {
-        let text = built_in(scenario)?;
-        let open = |_: &str| Err("a built-in scenario has no files beside it".to_owned());
-        (Plan::read(&Source { name: scenario, text, settings, quick, open: &open }), text.to_owned())
-    };
-    let plan = plan.map_err(|error| Failure::usage(error).hint("docs/scenarios.md has all keys"))?;
+    if !scenario.contains('/') && !scenario.ends_with(".toml") && !path.is_file() {
+        return read_built_in(scenario, settings, quick);
+    }
+    let text = fs::read_to_string(path)
+        .with_context(|| Attempt::read(format_args!("the scenario {scenario}")))
+        .map_err(Failure::usage)?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let open = |name: &str| fs::read_to_string(folder.join(name)).map_err(|error| error.to_string());
+    chosen(&Source { name: scenario, text: &text, settings, quick, open: &open })
+}
+
+/// Reads the scenario that is built in by this name, whatever lies in this folder.
+fn read_built_in(name: &str, settings: &[String], quick: bool) -> Result<Chosen, Failure> {
+    let open = |_: &str| Err("a built-in scenario has no files beside it".to_owned());
+    chosen(&Source { name, text: built_in(name)?, settings, quick, open: &open })
+}
+
+fn chosen(source: &Source<'_>) -> Result<Chosen, Failure> {
+    let scenario = source.name;
+    let plan =
+        Plan::read(source).map_err(|error| Failure::usage(error).hint("docs/scenarios.md has all keys"))?;
     if let Some(own) = plan.own().first() {
         return Err(Failure::usage(anyhow!(
             "{scenario}: scheduler = \"{OWN}{own}\": expected one that iogate has; only a program that brings its own can run this"
         ))
         .hint("docs/python.md shows how; `iogate schedulers` lists those that there are"));
     }
-    Ok(Chosen { plan, text })
+    Ok(Chosen { plan, text: source.text.to_owned() })
 }
 
 /// The text of a scenario that is built in.
@@ -114,7 +124,7 @@ fn list() -> Result<(), Failure> {
     let width = names().map(str::len).max().unwrap_or(0);
     let mut out = String::new();
     for name in names() {
-        let plan = read(name, &[], false)?.plan;
+        let plan = built_in_plan(name, false)?;
         let title = plan.points.first().map_or("", |point| &point.scenario.title);
         writeln!(out, "{name:width$}  {title}").expect("text grows");
     }
@@ -217,7 +227,7 @@ mod tests {
                 let set: Vec<&str> =
                     rest.windows(2).filter(|pair| pair[0] == "--set").map(|pair| pair[1]).collect();
                 settings += set.len();
-                if let Err(failure) = built_in_plan_with(scenario, &set) {
+                if let Err(failure) = plan_with(scenario, &set) {
                     panic!("{page}: {line}: {failure:?}");
                 }
             }

@@ -23,8 +23,9 @@
 //! is expected to save (the rules are at the head of `priced`), for any turn that has quantum left. Rule 6 then waits once. In
 //! `mlf` such a wait keeps a slot free, and a turn stays open for 2 J after its completion.
 //!
-//! Starvation: once the oldest request of all has waited for `age_max`, the run that begins at it goes next. A turn and
-//! the waits are bounded by the largest quantum and by `contiguous_wait` and `wait_max`, or by the longest think time that counts, 67 ms.
+//! Starvation: once the oldest request of all has waited for `age_max`, the run that begins at it goes next, after turns that are open. A
+//! turn is at most the largest increment, 1024 x `quantum_base`, longer than its run, however much the quantum has grown meanwhile; the
+//! waits are bounded by `contiguous_wait` and `wait_max`, or by the longest think time that counts, 67 ms.
 
 mod waits;
 
@@ -515,7 +516,9 @@ impl<D: Discipline> Scheduler for Quantum<D> {
                 let this = &mut self.queues[queue.index()];
                 this.advance(self.step, self.base);
                 let Some(formed) = this.run else { return Pick::Idle };
-                let granted = formed.quantum_at(this.clock);
+                // In a crowd it grows at each step for others, and would have a turn of any length after that.
+                let most = formed.run.bytes.saturating_add(self.base.saturating_mul(1 << FACTOR_LOG2_MAX));
+                let granted = formed.quantum_at(this.clock).min(most);
                 let run = pending.walk_first(queue, self.cap).unwrap_or(formed.run);
                 debug_assert_eq!(run, formed.run, "the formed run is what a walk finds");
                 self.dispatch(now, run, granted, pending);

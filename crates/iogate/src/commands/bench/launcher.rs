@@ -75,8 +75,12 @@ pub(super) fn run(
         let start = now() + 20_000_000 + 200_000 * count as u64;
         let end = start.saturating_add(scenario.time_max.as_nanos());
         loop {
-            let next = starts.go_on(&mut leader.lock(), start)?.unwrap_or(u64::MAX).min(end);
-            let ended = leader.lock().apps_running();
+            let (next, ended) = {
+                let mut state = leader.lock();
+                let next = starts.go_on(&mut state, start)?.unwrap_or(u64::MAX).min(end);
+                // At the same moment: who ended in between would go unseen for ever.
+                (next, state.apps_running())
+            };
             leader.wait(Duration::from_nanos(next.saturating_sub(now())), interrupted, |state| {
                 state.apps_running() < ended || state.apps_running() == 0
             })?;

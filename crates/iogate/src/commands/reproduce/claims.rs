@@ -171,6 +171,9 @@ impl Experiment {
         let level = self.report.confidence;
         match points[..] {
             [] if self.quick => Ok(Cell { by_seed: Vec::new(), level }),
+            [point] if point.cut_off > 0 => {
+                Err(fail(format!("{}: {} of its runs were ended by the time limit", named(), point.cut_off)))
+            }
             [point] => {
                 let measured =
                     of(point).ok_or_else(|| fail(format!("{}: {metric} was not measured", named())))?;
@@ -400,6 +403,17 @@ mod tests {
         let quick = experiment(true);
         assert!(quick.cell(&[("size", "16")], "makespan").unwrap().interval().is_none());
         assert!(quick.cell(&[("size", "17")], "makespan").is_err());
+    }
+
+    #[test]
+    fn no_claim_is_made_of_runs_that_the_time_limit_ended() {
+        let mut results = experiment(false);
+        results.report.points[1].cut_off = 1;
+        assert!(results.cell(&[("gate", "quick")], "makespan").is_ok());
+        let Err(error) = results.cell(&[("gate", "slow")], "makespan") else { panic!("it is taken") };
+        let error = format!("{error:?}");
+        let said = "a claim about t: gate = slow: 1 of its runs were ended by the time limit";
+        assert!(error.contains(said), "{error}");
     }
 
     #[test]

@@ -208,11 +208,15 @@ impl<'a> Lab<'a> {
                 .say(&format!("{} is broken off, or no results: its runs are done again", kept.display()));
             return Ok(None);
         };
-        match is_of(&report, plan) {
-            true => Ok(Some(report)),
-            false => Err(Failure::usage(anyhow!("{} is of another form of the scenario", kept.display()))
-                .hint("remove it and the scenario is run again, or give another --results")),
-        }
+        let ours = self.work("", plan, |work| work.origin())?;
+        let what = match &report.origin {
+            Some(found) if *found == ours => return Ok(Some(report)),
+            Some(found) if found.plan == ours.plan => "was made by another build of the program",
+            Some(_) => "is of another form of the scenario: other settings, sizes or seeds",
+            None => "does not say which program made it",
+        };
+        Err(Failure::usage(anyhow!("{} {what}", kept.display()))
+            .hint("remove it and the scenario is run again, or give another --results"))
     }
 
     fn work<T>(&self, name: &str, plan: &Plan, done: impl FnOnce(&Work<'_>) -> T) -> T {
@@ -220,19 +224,6 @@ impl<'a> Lab<'a> {
         let (threads, repeats) = (self.threads, &self.repeats);
         done(&Work { plan, name, text: "", commit: commit(), recorded: 0, threads, repeats })
     }
-}
-
-/// Whether a report has the points and seeds of a plan.
-fn is_of(report: &ExperimentReport, plan: &Plan) -> bool {
-    let is = |(point, planned): (&Point, &iogate_sim::scenario::Point)| {
-        let seed = planned.scenario.seed;
-        let seeds =
-            (0..planned.scenario.repetitions).map(|repetition| seed.saturating_add(repetition.into()));
-        point.settings.len() == planned.settings.len()
-            && planned.settings.iter().all(|(key, value)| point.settings.get(key) == Some(value))
-            && point.seeds.iter().copied().eq(seeds)
-    };
-    report.points.len() == plan.points.len() && report.points.iter().zip(&plan.points).all(is)
 }
 
 /// The commit that is checked out here, with a `+` if something of the program or its scenarios has changed since.

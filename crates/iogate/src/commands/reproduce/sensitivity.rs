@@ -244,7 +244,8 @@ impl Headline {
         settings.extend((!key.is_empty()).then(|| format!("{key}={value}")));
         settings.extend(lab.quick.then(|| "repetitions=2".to_owned()));
         let results = lab.experiment_with(self.scenario, &settings)?;
-        let lower = results.lower(self.with, self.base, self.metric);
+        let [with, base] = [results.cell(self.with, self.metric)?, results.cell(self.base, self.metric)?];
+        let lower = with.lower(&base);
         Ok(Varied { key, value, results, lower })
     }
 

@@ -10,21 +10,22 @@ use crate::commands::scenario;
 use crate::failure::Failure;
 use crate::output::print;
 
-/// The papers whose runs are those of scenarios.
-const PAPERS: [Paper; 6] =
-    [Paper::Aioli, Paper::Agios, Paper::Coordination, Paper::Twins, Paper::Checkpoint, Paper::Mechanisms];
-
 pub(super) fn run(args: &ReproduceArgs, shard: Shard) -> Result<(), Failure> {
-    let papers = if args.papers.is_empty() { &PAPERS[..] } else { &args.papers };
-    for paper in papers {
-        if scenario::of_paper(paper.name()).next().is_none() {
+    // Those whose runs are those of scenarios.
+    let has_runs = |paper: &Paper| scenario::of_paper(paper.name()).next().is_some();
+    let papers = match args.papers.is_empty() {
+        true => Paper::ALL.into_iter().filter(has_runs).collect(),
+        false => args.papers.clone(),
+    };
+    for paper in &papers {
+        if !has_runs(paper) {
             return Err(Failure::usage(anyhow!(
                 "--shard: {} has no scenarios whose runs could be parted",
                 paper.name()
             )));
         }
     }
-    for paper in papers {
+    for paper in &papers {
         let mut lab = Lab::new(args, paper)?;
         let mut work = Vec::new();
         for name in scenario::of_paper(paper.name()) {

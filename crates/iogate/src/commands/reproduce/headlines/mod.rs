@@ -147,7 +147,8 @@ fn row(records: &Records, headline: &Headline) -> Result<Row, Failure> {
     let differs = |claim: &&Claim| matches!(claim.verdict, Verdict::Differs | Verdict::InSign);
     let mut tested = Vec::new();
     for cause in headline.causes {
-        tested.push(cause.tested(records, headline)?);
+        let own: Vec<Kept<'_>> = carried.iter().map(|(_, kept)| *kept).collect();
+        tested.push(cause.tested(records, headline, &own)?);
     }
     let most = |elsewhere: bool| {
         let these =
@@ -201,8 +202,13 @@ struct Tally {
 }
 
 impl Cause {
-    /// What its controls say, and whether it holds.
-    fn tested(&self, records: &Records, headline: &Headline) -> Result<(Held, String), Failure> {
+    /// What its controls say, and whether it holds for a headline with claims of its `own`.
+    fn tested(
+        &self,
+        records: &Records,
+        headline: &Headline,
+        own: &[Kept<'_>],
+    ) -> Result<(Held, String), Failure> {
         let supposed = match self.tried {
             "" => self.supposed.to_owned(),
             tried => format!("{}, tried on {tried}", self.supposed),
@@ -223,7 +229,10 @@ impl Cause {
         if with.all == 0 {
             return Ok((Held::Untested, format!("{supposed}: no results")));
         }
-        let no_more = without.all > 0 && with.shown * without.all <= without.shown * with.all;
+        // Cases of one claim are no measure for claims, nor is a headline for what was tried on another figure.
+        let is_own = self.without.is_empty() && self.tried.is_empty() && self.shows != Shows::OneCase;
+        let less = if is_own { self.tally(own) } else { without };
+        let no_more = less.all > 0 && with.shown * less.all <= less.shown * with.all;
         let (held, word) = match (with.shown, with.open) {
             (0, 0) => (Held::No, "does not hold"),
             (0, _) => (Held::Undecided, "undecided"),

@@ -84,7 +84,7 @@ struct Ran {
 /// Runs all points of a scenario for real, and simulates them. All points have their first repetition before any has its second: what else
 /// the machine does hits all alike.
 fn carry_out(runner: &Runner, reduced: &Reduced<'_>) -> Result<Vec<Ran>, Failure> {
-    let mut points = scenario::built_in_plan_with(reduced.scenario, reduced.set)?.points;
+    let mut points = scenario::plan_with(reduced.scenario, reduced.set)?.points;
     points.retain(|point| reduced.keeps(&point.settings));
     for point in &mut points {
         runner.fit(&mut point.scenario)?;
