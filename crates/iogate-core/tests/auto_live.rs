@@ -60,6 +60,8 @@ struct World {
     late_us: u64,
     /// Whether what is proposed is done.
     applies: bool,
+    /// So many times it cannot be done.
+    refusals: u32,
 }
 
 fn modelled(device: &'static str) -> Storage {
@@ -96,6 +98,7 @@ impl World {
             errors: Vec::new(),
             late_us,
             applies: false,
+            refusals: 0,
         }
     }
 
@@ -207,10 +210,15 @@ impl World {
                 }
             }
             // Unless it is applied, it stays with what there is, and so goes on to predict that.
+            let mut applied = self.applies;
             if let Some(scheduler) = self.live.proposal().filter(|_| self.applies) {
-                self.gate.switch(now, scheduler);
+                applied = self.refusals == 0;
+                if applied {
+                    self.gate.switch(now, scheduler);
+                }
+                self.refusals = self.refusals.saturating_sub(1);
             }
-            self.live.settled(now, self.applies);
+            self.live.settled(now, applied);
             self.errors.extend(self.live.status().error);
             self.log.rest(self.live.limits());
             self.thinking = None;
@@ -269,6 +277,18 @@ fn a_fast_device_that_calls_itself_rotating_is_left_to_fifo_at_once() {
         assert_eq!(left, leaves, "{device}: {choice:?}");
         assert_eq!(world.gate.scheduler().to_string() == "fifo", leaves, "{device}: {choice:?}");
     }
+}
+
+#[test]
+fn what_spares_seeks_for_nothing_is_left_as_soon_as_it_can_be() {
+    let storage = Storage::unknown("disk", true);
+    let mut world = World::before("unit:20us", &storage, storage.first(DEPTH), 2, 0);
+    (world.applies, world.refusals) = (true, 3);
+    world.run(Span::from_secs(4));
+    let choice = world.live.choice(Time::ZERO + Span::from_secs(4));
+    let why = "-> fifo: seeks cost too little to be spared by waits";
+    assert!(choice.changes.iter().any(|change| change.why.ends_with(why)), "{choice:?}");
+    assert_eq!(world.refusals, 0);
 }
 
 /// Whether it learns prices or was told of them: a prior is asked after the first completions if they were told, and only then.

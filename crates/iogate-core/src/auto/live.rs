@@ -299,6 +299,10 @@ impl Live {
     /// Takes a window out of a log, if it has enough of one; else the log is to go on.
     pub fn consider(&mut self, log: &mut Log, now: Time) -> bool {
         let seen = self.learn(&mut log.served);
+        // What it has begun with is to be left as soon as it can be: that is not asked a second time.
+        if matches!(self.giving_up, Some((_, Reason::Refuted))) {
+            return true;
+        }
         // What is asked first goes by what was measured before, and not by a few dispatches.
         let is_early = self.chooser.limits() == Limits::EARLY;
         if self.storage.pricing.is_none() && !is_early {

@@ -276,6 +276,61 @@ fn a_window_begins_anew_where_the_load_becomes_another_one() {
     assert!(!whole(&mut reader, &ring, ms(2_000)).changed);
 }
 
+/// A ring in which so many requests come, one each millisecond, and so many of them complete, for each of these loads.
+fn ring_of(loads: &[(Op, u32, u64, u64)]) -> Ring {
+    let mut ring = Ring::new();
+    ring.begin(Time::ZERO, Limits::USUAL, []);
+    let mut id = 0;
+    for &(op, bytes, arrivals, completions) in loads {
+        for step in 0..arrivals {
+            ring.arrived(ms(id), &Request { op, bytes, ..request(id, 1, 1) });
+            if step < completions {
+                ring.completed(ms(id + 1), RequestId(id), bytes);
+            }
+            id += 1;
+        }
+    }
+    ring
+}
+
+#[test]
+fn a_load_that_changes_too_late_for_this_window_changes_in_the_next_one() {
+    const READS: (Op, u32, u64, u64) = (Op::Read, 4_096, STEPS, STEPS);
+    const WRITES: (Op, u32, u64, u64) = (Op::Write, 4_096, STEPS, STEPS);
+    let now = ms(10_000);
+    let mut reader = Reader::default();
+    assert!(!whole(&mut reader, &ring_of(&[READS]), now).changed);
+    let late = whole(&mut reader, &ring_of(&[READS, (Op::Write, 4_096, 128, 64)]), now);
+    assert!(!late.changed && late.start == Time::ZERO);
+    assert!(whole(&mut reader, &ring_of(&[WRITES]), now).changed);
+    assert!(!whole(&mut reader, &ring_of(&[WRITES]), now).changed);
+
+    // Of two changes one has enough behind it: the window is of what came between them.
+    let mut reader = Reader::default();
+    let large = 1 << 20;
+    let window = whole(&mut reader, &ring_of(&[READS, WRITES, (Op::Write, large, 128, 64)]), now);
+    assert!(window.changed);
+    assert_eq!(window.start, ms(STEPS));
+    assert!(whole(&mut reader, &ring_of(&[(Op::Write, large, STEPS, STEPS)]), now).changed);
+}
+
+#[test]
+fn the_kind_of_load_is_known_of_windows_shorter_than_a_block() {
+    let (most, now) = (127, ms(10_000));
+    let mut reader = Reader::default();
+    let mut changed = |op| match reader.read(&ring_of(&[(op, 4_096, most, most)]), now, most as usize) {
+        Reading::Window(window) => {
+            assert_eq!((window.len() as u64, window.start), (most, Time::ZERO));
+            (window.changed, reader.kind().is_some())
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!([Op::Read; 2].map(&mut changed), [(false, false), (false, true)]);
+    // The first writes are of a block that is of reads, too.
+    let writes = [Op::Write; 4].map(&mut changed);
+    assert_eq!(writes.iter().filter(|(changed, _)| *changed).count(), 1, "{writes:?}");
+}
+
 #[test]
 fn a_window_goes_on_while_most_clients_see_nothing() {
     let mut ring = Ring::new();

@@ -158,18 +158,26 @@ pub(super) enum Reading {
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     addresses: Addresses,
+    known: Known,
+}
+
+/// What is known of the kind of load: that of the last blocks of arrivals, and those that are no block yet. A block goes on in the next
+/// ring, as one may have fewer arrivals than that.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
     kind: Option<LoadKind>,
+    block: LoadKind,
 }
 
 impl Reader {
     /// One for files that lie in extents of so many bytes.
     pub(super) fn new(extent_bytes: u64) -> Reader {
-        Reader { addresses: Addresses::new(extent_bytes), kind: None }
+        Reader { addresses: Addresses::new(extent_bytes), known: Known::default() }
     }
 
     /// The window in `ring`, of at most `most` arrivals.
     pub(super) fn read(&mut self, ring: &Ring, now: Time, most: usize) -> Reading {
-        let (window, kind) = self.build(ring, most);
+        let (window, known) = self.build(ring, most);
         if window.completed() < least(ring, now, most) {
             return Reading::Nothing;
         }
@@ -178,15 +186,15 @@ impl Reader {
         if starved * 4 > window.clients.len() && window.arrivals < most && !ring.is_at_its_end(now) {
             return Reading::NotYet;
         }
-        self.kind = kind;
+        self.known = known;
         Reading::Window(window)
     }
 
     /// All that is in `ring`, whoever has seen nothing of it, if it is enough.
     pub(super) fn slice(&mut self, ring: &Ring, now: Time) -> Option<Window> {
-        let (window, kind) = self.build(ring, usize::MAX);
+        let (window, known) = self.build(ring, usize::MAX);
         (window.completed() >= least(ring, now, usize::MAX)).then(|| {
-            self.kind = kind;
+            self.known = known;
             window
         })
     }
@@ -196,17 +204,17 @@ impl Reader {
         self.build(ring, usize::MAX).0
     }
 
-    /// A window of at most `most` arrivals, and the kind of load then.
-    fn build(&mut self, ring: &Ring, most: usize) -> (Window, Option<LoadKind>) {
+    /// A window of at most `most` arrivals, and what is known of the load then.
+    fn build(&mut self, ring: &Ring, most: usize) -> (Window, Known) {
         let mut builder = Builder::default();
-        let mut kind = self.kind;
+        let mut known = self.known;
         builder.window.warm = self.warm(&ring.before);
-        let change = change(&mut kind, ring);
-        let begin = change.map_or(ring.began(), |at| ring.notes[at].at);
+        let change = known.follow(ring);
+        let cut = change.unwrap_or(0);
+        let begin = if cut == 0 { ring.began() } else { ring.notes[cut].at };
         builder.window.start = begin;
         builder.empty_since = Some(begin);
         builder.window.changed = change.is_some();
-        let cut = change.unwrap_or(0);
         let present = still_present(ring, cut);
         for (present, client) in &present {
             let after = match present.in_service {
@@ -230,12 +238,12 @@ impl Reader {
         let Builder { mut window, .. } = builder;
         window.span = end.since(begin);
         window.arrivals = arrivals;
-        (window, kind)
+        (window, known)
     }
 
     /// Which kind of load the last windows were of, if they were enough to say.
     pub(super) fn kind(&self) -> Option<LoadKind> {
-        self.kind
+        self.known.kind
     }
 
     /// What was served before a window, as a device saw it.
@@ -264,30 +272,36 @@ fn least(ring: &Ring, now: Time, most: usize) -> usize {
     if ring.has_lasted(now) { COMPLETIONS_SLOW } else { COMPLETIONS_MIN.min(most / 2) }
 }
 
-/// The note at which the load became another one, if it did: the last such block, with enough behind it.
-fn change(known: &mut Option<LoadKind>, ring: &Ring) -> Option<usize> {
-    let mut ends: HashMap<FileId, u64> = HashMap::default();
-    let (mut block, mut first, mut change) = (LoadKind::default(), 0, None);
-    for (index, note) in ring.notes.iter().enumerate() {
-        let Kind::Arrived(op) = note.kind else { continue };
-        if block.requests == 0 {
-            first = index;
-        }
-        let contiguous = ends.insert(note.file, note.offset + u64::from(note.bytes)) == Some(note.offset);
-        block.add(op, note.bytes, contiguous);
-        if block.requests == LoadKind::BLOCK {
-            if known.is_some_and(|kind| kind.differs(&block)) {
-                *known = None;
-                change = Some(first);
+impl Known {
+    /// Follows the load through a ring; the note at which it became another one, if it did: the last such block with enough behind it to
+    /// be a window. What is after that is not known yet, so that the next window finds it.
+    fn follow(&mut self, ring: &Ring) -> Option<usize> {
+        let completions =
+            ring.notes.iter().enumerate().rev().filter(|(_, note)| note.kind == Kind::Completed);
+        let last = completions.map(|(index, _)| index).nth(COMPLETIONS_MIN - 1).unwrap_or(0);
+        let mut ends: HashMap<FileId, u64> = HashMap::default();
+        // What is of another kind from the first arrival on is so as a whole.
+        let (mut first, mut change) = (0, None);
+        for (index, note) in ring.notes.iter().enumerate() {
+            let Kind::Arrived(op) = note.kind else { continue };
+            if self.block.requests == 0 && !ends.is_empty() {
+                first = index;
             }
-            known.get_or_insert_default().mix(&block);
-            block = LoadKind::default();
+            let contiguous = ends.insert(note.file, note.offset + u64::from(note.bytes)) == Some(note.offset);
+            self.block.add(op, note.bytes, contiguous);
+            if self.block.requests == LoadKind::BLOCK {
+                let block = core::mem::take(&mut self.block);
+                if self.kind.is_some_and(|kind| kind.differs(&block)) {
+                    if first > last {
+                        break;
+                    }
+                    (self.kind, change) = (None, Some(first));
+                }
+                self.kind.get_or_insert_default().mix(&block);
+            }
         }
+        change
     }
-    let enough = |at: &usize| {
-        ring.notes[*at..].iter().filter(|note| note.kind == Kind::Completed).count() >= COMPLETIONS_MIN
-    };
-    change.filter(enough)
 }
 
 /// What is in the gate at a note: what was at the beginning, and came since, and has not completed.

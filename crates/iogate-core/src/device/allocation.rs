@@ -103,7 +103,7 @@ impl Allocation {
             let wanted = end.div_ceil(BLOCK) - block;
             let (start, blocks) = match self.find(file, block) {
                 Ok(found) => found,
-                Err(room) => self.allocate(op, file, block, wanted.min(room)),
+                Err(room) => self.allocate(op, file, block, wanted, room),
             };
             let length = (blocks.saturating_mul(BLOCK) - within).min(end - at);
             piece(start.wrapping_mul(BLOCK).wrapping_add(within), length);
@@ -122,14 +122,16 @@ impl Allocation {
         Err(file.extents.range(block..).next().map_or(u64::MAX, |(next, _)| next - block))
     }
 
-    /// Gives a file up to `wanted` blocks from `block` on: where they are, and how many.
-    fn allocate(&mut self, op: Op, id: FileId, block: u64, wanted: u64) -> (u64, u64) {
+    /// Gives a file up to `wanted` blocks from `block` on, and no more than there is `room` for before what it has: where they are, and
+    /// how many.
+    fn allocate(&mut self, op: Op, id: FileId, block: u64, wanted: u64, room: u64) -> (u64, u64) {
         let file = self.files.entry(id).or_default();
         if op == Op::Read {
-            let wanted = wanted.max(self.before - block % self.before);
+            let wanted = wanted.max(self.before - block % self.before).min(room);
             let start = reserve(&mut self.taken, file.goal, wanted);
             return file.take(block, start, wanted);
         }
+        let wanted = wanted.min(room);
         let (start, left) = file.left;
         // What ext4 and XFS have reserved is for what follows in the file.
         let fits = left > 0 && (self.rules == Rules::Ext3 || file.reserved_for == block);
@@ -217,6 +219,8 @@ fn ext4_end(block: u64, wanted: u64, file_end: u64) -> u64 {
 mod tests {
     use std::vec::Vec;
 
+    use proptest::prelude::*;
+
     use super::*;
 
     /// Two files that grow by turns, `step` blocks at a time, to `blocks` each: the lengths of the first one's pieces.
@@ -303,6 +307,58 @@ mod tests {
                 .for_each_extent(Op::Write, FileId(2), 0, 1 << 20, |at, bytes| pieces.push((at, bytes)));
             assert_eq!(pieces.len(), 2, "{rules:?}: {pieces:?}");
             assert_eq!((pieces[0].0 - pieces[1].0, pieces[0].1), (100, 1 << 20));
+        }
+    }
+
+    fn pieces(allocation: &mut Allocation, op: Op, file: u64, offset: u64, bytes: u64) -> Vec<(u64, u64)> {
+        let mut pieces = Vec::new();
+        allocation.for_each_extent(op, FileId(file), offset, bytes, |at, bytes| pieces.push((at, bytes)));
+        pieces
+    }
+
+    #[test]
+    fn what_was_there_before_ends_where_something_was_written() {
+        for rules in [Rules::Ext3, Rules::Ext4, Rules::Xfs] {
+            let mut allocation = Allocation::new(rules, 1 << 28);
+            let written = pieces(&mut allocation, Op::Write, 1, 10 * BLOCK, BLOCK);
+            let read = pieces(&mut allocation, Op::Read, 1, 0, 20 * BLOCK);
+            assert_eq!(
+                read.iter().map(|(_, bytes)| bytes / BLOCK).collect::<Vec<_>>(),
+                [10, 1, 9],
+                "{rules:?}"
+            );
+            assert_eq!(read[1], written[0], "{rules:?}");
+        }
+    }
+
+    proptest! {
+        /// Whatever is read and written, and where.
+        #[test]
+        fn each_block_has_one_place_and_keeps_it(
+            rules in prop::sample::select(std::vec![Rules::Ext3, Rules::Ext4, Rules::Xfs]),
+            calls in prop::collection::vec((any::<bool>(), 0u64..3, 0u64..200, 1u64..40), 1..60),
+        ) {
+            let mut allocation = Allocation::new(rules, 64 * BLOCK);
+            for &(reads, file, block, blocks) in &calls {
+                let op = if reads { Op::Read } else { Op::Write };
+                pieces(&mut allocation, op, file, block * BLOCK, blocks * BLOCK);
+            }
+            let mut places = Vec::new();
+            for file in allocation.files.values() {
+                let mut end = 0;
+                for (&first, extent) in &file.extents {
+                    prop_assert!(first >= end, "{:?}", file.extents);
+                    end = first + extent.blocks;
+                    places.push((extent.at, extent.at + extent.blocks));
+                }
+            }
+            places.sort_unstable();
+            prop_assert!(places.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{places:?}");
+            for file in 0..3 {
+                let [first, again] =
+                    [(), ()].map(|()| pieces(&mut allocation, Op::Read, file, 0, 300 * BLOCK));
+                prop_assert_eq!(first, again);
+            }
         }
     }
 }

@@ -559,14 +559,12 @@ impl Chooser {
                 }
                 return;
             }
-            Because::Turn => {
-                if !applied {
-                    self.turn_refused(proposal);
-                }
-                return;
-            }
-            Because::Change(..) if !applied => {
+            Because::Turn if applied => return,
+            Because::Turn => return self.turn_refused(proposal),
+            Because::Change(reason, ..) if !applied => {
                 self.trial = None;
+                // Nothing would say once more that it is to be left.
+                self.proposal = (reason == Reason::Reverted).then_some(proposal);
                 return;
             }
             Because::Change(reason, predicted, measured) => (reason, predicted, measured),

@@ -20,3 +20,36 @@ pub(super) enum Because {
     /// A change: how much faster it should be, and was in turns.
     Change(Reason, Ln, Option<Ln>),
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::boxed::Box;
+    use alloc::sync::Arc;
+
+    use super::super::Chooser;
+    use super::*;
+    use crate::device::{Device, Unit};
+    use crate::gate::GateConfig;
+    use crate::layout::Layout;
+    use crate::time::{Span, Time};
+
+    #[test]
+    fn what_is_taken_back_is_so_as_soon_as_it_can_be() {
+        let scheduler = SchedulerConfig::by_name("fifo").unwrap();
+        let config = GateConfig { scheduler, queue_max: 1_000, depth: 1, layout: Layout::SINGLE };
+        let unit = || -> Box<dyn Device> { Box::new(Unit::new(Span::from_millis(1))) };
+        let mut chooser = Chooser::new(&config, Arc::new(unit), Time::ZERO);
+        chooser.set_proposal(1, Reason::Reverted, 0);
+        let wanted = chooser.proposal().cloned();
+        for _ in 0..2 {
+            chooser.settled(Time::ZERO, false);
+            assert_eq!(chooser.proposal().cloned(), wanted);
+        }
+        chooser.settled(Time::ZERO, true);
+        assert_eq!((chooser.proposal(), chooser.status().change.reason), (None, Reason::Reverted));
+        // A gain is found again if it lasts.
+        chooser.set_proposal(2, Reason::Gain, 100_000);
+        chooser.settled(Time::ZERO, false);
+        assert_eq!(chooser.proposal(), None);
+    }
+}
