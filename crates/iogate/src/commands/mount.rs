@@ -22,15 +22,13 @@ use iogate_net::{Endpoint, ThisSystem};
 use iogate_report::metrics::Exposed;
 use iogate_report::units;
 use iogate_vfs::{Tree, policy_file};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 use crate::attempt::Attempt;
 use crate::cli::{self, Cache, MountArgs, StoreKind, foreground_again};
 use crate::commands::layout::MountLayout;
 use crate::commands::remote;
 use crate::commands::serve::log_to_stderr;
-use crate::commands::{notify, policy};
+use crate::commands::{notify, policy, signals};
 use crate::devices;
 use crate::failure::Failure;
 use crate::kept::Keeper;
@@ -147,7 +145,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         ..MountOptions::default()
     };
     // Before the mount, so that no signal finds it without a handler.
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals cannot be handled")?;
+    let mut signals = signals::of_the_end()?;
     let handle = signals.handle();
     let point = &args.mountpoint;
     let mounted = match front {

@@ -14,12 +14,11 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 use iogate_net::server::Server;
 use iogate_net::{Endpoint, ThisSystem};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use self::config::{Address, Config};
 use crate::cli::{SchedulerArgs, ServeArgs};
-use crate::commands::{notify, policy};
+use crate::commands::{notify, policy, signals};
 use crate::failure::Failure;
 use crate::kept::Keeper;
 use crate::metrics;
@@ -106,7 +105,7 @@ fn settings(args: &ServeArgs) -> Result<Config, Failure> {
 /// What a process that serves does before it listens; then no signal finds it without a handler.
 pub(crate) fn begin() -> Result<Signals, Failure> {
     log_to_stderr();
-    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals cannot be handled")?;
+    let signals = signals::of_the_end()?;
     raise_descriptor_limit();
     Ok(signals)
 }
