@@ -2,6 +2,7 @@
 
 pub(crate) mod ask;
 mod build;
+mod check;
 pub(crate) mod config;
 pub(crate) mod gate;
 mod nfs;
@@ -34,6 +35,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     }
     let config = settings(args)?;
     let shares = policy::of_flags(&args.shares)?;
+    // Whether it is only checked or served, it is refused for the same, in the same words.
+    config.check_here().map_err(Failure::usage)?;
     if args.check {
         return print("the configuration is right\n");
     }
