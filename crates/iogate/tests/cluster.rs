@@ -79,6 +79,24 @@ fn runs(pid: Pid) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with('Z'))
 }
 
+#[test]
+fn a_setting_that_one_layer_refuses_says_what_was_changed() {
+    let gates = ["gate = { scheduler = \"sjf\" }", "gate = { scheduler = \"fifo\" }"];
+    let [servers, forwarders] = gates;
+    let cluster = Cluster::new(&format!(
+        "servers = {{ count = 2, {servers} }}\nforwarders = {{ count = 1, {forwarders} }}\n"
+    ));
+    cluster.up();
+    let said = error(&cluster.run(&["set", "it", "age_max=2s"]));
+    assert!(
+        said.contains("forwarder-0") && said.contains("changed before that: server-0, server-1"),
+        "{said}"
+    );
+    assert!(!said.contains("nothing was changed"), "{said}");
+    let said = error(&cluster.run(&["set", "it", "quantum=3"]));
+    assert!(said.contains("server-0") && said.contains("nothing was changed"), "{said}");
+}
+
 /// `iogate cluster up` that has been begun.
 struct Up(Child);
 

@@ -323,9 +323,20 @@ fn set(args: &ClusterSetArgs) -> Result<(), Failure> {
         return Err(Failure::usage(error).hint("leave it out: its data servers are changed"));
     }
     let client = Client::parse(&config.client(&folder, proof)?)?;
-    for node in &nodes {
-        configure_with(&node.endpoint, client.options(&node.endpoint)?, &settings, PATIENCE)
-            .map_err(|error| control::refused(error.context(node.name.clone()), &settings))?;
+    for (before, node) in nodes.iter().enumerate() {
+        let options = client.options(&node.endpoint);
+        let set = options.and_then(|options| configure_with(&node.endpoint, options, &settings, PATIENCE));
+        set.map_err(|error| {
+            let failure = control::refused(error.context(node.name.clone()), &settings);
+            let changed: Vec<&str> = nodes[..before].iter().map(|node| node.name.as_str()).collect();
+            if changed.is_empty() {
+                return failure;
+            }
+            failure.hint(format!(
+                "changed before that: {}; `--servers` or `--forwarders` changes one layer",
+                changed.join(", ")
+            ))
+        })?;
     }
     print(&format!("{}: {} changed\n", config.name, summary(&nodes)))
 }
