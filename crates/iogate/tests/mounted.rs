@@ -38,7 +38,10 @@ impl Mount {
         let mount = Mount { folder: tempfile::tempdir().unwrap() };
         std::fs::create_dir(mount.source()).unwrap();
         std::fs::create_dir(mount.point()).unwrap();
-        let output = iogate().arg("mount").args([mount.source(), mount.point()]).args(args).output().unwrap();
+        let mut command = iogate();
+        // Flags end where a path may begin with a dash.
+        command.arg("mount").args(args).arg(mount.source()).arg("--").arg(mount.point());
+        let output = command.output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
         assert!(is_mounted(&mount.point()), "the command returns when the mount is ready");
         mount

@@ -1,5 +1,6 @@
 //! `iogate mount`: a directory, or the files of servers, behind a gate, until it is unmounted.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -24,7 +25,7 @@ use iogate_report::units;
 use iogate_vfs::{Tree, policy_file};
 
 use crate::attempt::Attempt;
-use crate::cli::{self, Cache, MountArgs, StoreKind, foreground_again};
+use crate::cli::{self, Cache, MountArgs, StoreKind};
 use crate::commands::layout::MountLayout;
 use crate::commands::remote;
 use crate::commands::serve::log_to_stderr;
@@ -315,7 +316,7 @@ fn take_off(mounted: &Mounted) {
 fn in_background() -> Result<(), Failure> {
     let program = std::env::current_exe().context("this program cannot be found")?;
     let mut child = Command::new(program)
-        .args(foreground_again())
+        .args(served_by(std::env::args_os()))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -333,6 +334,15 @@ fn in_background() -> Result<(), Failure> {
         Some(code) if code != 0 => std::process::exit(code),
         _ => Err(Failure::failed(anyhow!("the mount's process ended before the mount was ready ({status})"))),
     }
+}
+
+/// The arguments of a mount as the process that serves it gets them: what is behind a `--` is no flag.
+fn served_by(own: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = own.into_iter().skip(1).collect();
+    let behind_the_command = arguments.len().min(1);
+    let flags = ["--foreground", "--announce"].map(OsString::from);
+    arguments.splice(behind_the_command..behind_the_command, flags);
+    arguments
 }
 
 /// The file that takes a background mount's messages. Opened before the mount is up, so that a wrong path is refused.
@@ -452,5 +462,17 @@ impl Control for MountControl {
 
     fn record(&self, name: u64, from: u64, room: usize) -> Result<Vec<u8>, RecordingError> {
         self.engine.record(name, from, room)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_flags_of_the_process_that_serves_are_before_what_is_no_flag() {
+        let own = ["/usr/bin/iogate", "mount", "--read-only", "source", "--", "-mnt"].map(OsString::from);
+        let expected = ["mount", "--foreground", "--announce", "--read-only", "source", "--", "-mnt"];
+        assert_eq!(served_by(own), expected);
     }
 }
