@@ -456,7 +456,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) log: Option<PathBuf>,
 
-    /// Write a report with pictures
+    /// Write a report with pictures; - for standard output, instead of the summary
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) html: Option<PathBuf>,
 

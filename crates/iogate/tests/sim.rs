@@ -92,6 +92,7 @@ fn a_simulation_gives_the_same_bytes_in_every_process_and_for_any_number_of_thre
     assert_eq!(json["scenario"], SCENARIO);
     assert!(csv.lines().count() > 20, "{csv}");
     assert!(html.contains("<svg") && html.contains("small"));
+    assert!(done(&["sim", "s.toml", "--html", "-"], folder.path()) == *html, "in place of the table");
     let trace: serde_json::Value = serde_json::from_str(trace).unwrap();
     let events = trace["traceEvents"].as_array().or(trace.as_array()).unwrap();
     let slices: u64 = events.iter().filter(|event| event["ph"] == "X").count() as u64;
