@@ -16,7 +16,7 @@ for app in 1 2; do
     readers[app]=$!
 done
 for app in 1 2; do wait "${readers[app]}" || fail "reader $app failed"; done
-kill -INT "$recorder"
+kill -TERM "$recorder"
 eventually 10 is_gone "$recorder" || fail "the recording goes on"
 wait "$recorder" || fail "the recording failed: $(cat "$SIDE/record.log")"
 unmount_gate

@@ -59,7 +59,7 @@ for way in mount network; do
 done
 
 for signal in INT TERM; do
-    "$IOGATE" bench "$SIDE/readers.toml" --dir "$SIDE/scratch" --set app.one.bytes=1GiB >"$SIDE/interrupted" 2>&1 &
+    interruptible "$IOGATE" bench "$SIDE/readers.toml" --dir "$SIDE/scratch" --set app.one.bytes=1GiB >"$SIDE/interrupted" 2>&1 &
     pid=$!
     worker_runs() { pgrep -P "$pid" >/dev/null; }
     eventually 10 worker_runs || fail "no process was started"

@@ -50,11 +50,14 @@ is_mounted() { mountpoint --quiet "$MNT"; }
 is_unmounted() { ! findmnt --raw --noheadings --output TARGET | grep -xF -- "$MNT" >/dev/null; }
 is_gone() { ! kill -0 "$1" 2>/dev/null; }
 
+# interruptible COMMAND...: in place of a job in the background, which a script starts to ignore interrupts.
+interruptible() { exec env --default-signal=INT "$@"; }
+
 # Mounts SRC at MNT as the variant says, with the options given; GATE_PID is the mount's process.
 mount_gate() {
     [ -c /dev/fuse ] || skip "there is no /dev/fuse"
     [ "$TRANSPORT" = auto ] || set -- --no-uring "$@"
-    "$IOGATE" mount "$SRC" "$MNT" --scheduler "$SCHEDULER" --cache "$CACHE" -f "$@" >>"$WORK/mount.log" 2>&1 &
+    interruptible "$IOGATE" mount "$SRC" "$MNT" --scheduler "$SCHEDULER" --cache "$CACHE" -f "$@" >>"$WORK/mount.log" 2>&1 &
     GATE_PID=$!
     mounted_or_gone() { is_mounted || is_gone "$GATE_PID"; }
     eventually 10 mounted_or_gone || true

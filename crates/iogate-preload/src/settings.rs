@@ -69,12 +69,26 @@ fn read() -> Option<Settings> {
     }
     Some(Settings {
         prefix,
-        forwarders,
+        forwarders: from_anywhere(&forwarders),
         export: text("IOGATE_EXPORT").unwrap_or_default(),
         spread: text("IOGATE_SPREAD").unwrap_or_default(),
         auth: text("IOGATE_AUTH").unwrap_or_default(),
         tls: tls(&text),
     })
+}
+
+/// Forwarders with the paths of their sockets from the root: the program may change its working directory before it needs them.
+fn from_anywhere(forwarders: &str) -> String {
+    // By the kernel: the C library's function is one of those that come here.
+    let here = rustix::process::getcwd(Vec::new()).unwrap_or_default();
+    let here = here.to_str().ok().filter(|here| here.starts_with('/') && !here.contains(','));
+    let place = |place: &str| match (place.trim().strip_prefix("unix:"), here) {
+        (Some(path), Some(here)) if !path.is_empty() && !path.starts_with('/') => {
+            format!("unix:{here}/{path}")
+        }
+        _ => place.into(),
+    };
+    forwarders.split(',').map(place).collect::<Vec<String>>().join(",")
 }
 
 /// What to say on standard error.

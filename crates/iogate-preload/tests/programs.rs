@@ -180,6 +180,17 @@ fn without_a_forwarder_calls_fail_and_the_rest_goes_on() {
 }
 
 #[test]
+fn a_forwarder_is_found_from_another_working_directory() {
+    let setup = Setup::new();
+    std::fs::write(setup.path("served/lines"), "one\ntwo\n").unwrap();
+    let mut shell = Command::new("bash");
+    setup.with_library(&mut shell).env("IOGATE_FORWARDERS", "unix:socket").current_dir(setup.dir.path());
+    // All by the shell itself: another program would start where it has gone to.
+    let output = run(shell.arg("-c").arg(format!("cd / && read line <{PREFIX}/lines && echo $line")));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "one\n");
+}
+
+#[test]
 fn children_wait_for_a_forwarder_that_is_started_again() {
     let mut setup = Setup::new();
     std::fs::write(setup.path("served/lines"), "one\ntwo\nthree\n").unwrap();

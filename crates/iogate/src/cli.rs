@@ -1,6 +1,5 @@
 //! The commands and their flags, defined once: help, man pages and shell completions come from here.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -457,7 +456,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) log: Option<PathBuf>,
 
-    /// Write a report with pictures
+    /// Write a report with pictures; - for standard output, instead of the summary
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) html: Option<PathBuf>,
 
@@ -572,9 +571,4 @@ pub(crate) struct ManArgs {
     /// The directory; it is created if it is not there
     #[arg(value_hint = ValueHint::DirPath)]
     pub(crate) directory: PathBuf,
-}
-
-/// The flags of a mount as the process that serves it gets them.
-pub(crate) fn foreground_again() -> Vec<OsString> {
-    std::env::args_os().skip(1).chain(["--foreground".into(), "--announce".into()]).collect()
 }

@@ -1,14 +1,15 @@
 //! Where results go: standard output, and files that appear whole or not at all.
 
 use std::fs;
-use std::io::{self, BufWriter, IsTerminal, Write};
-use std::os::fd::AsFd;
+use std::io::{self, BufWriter, IsTerminal, Seek, SeekFrom, Write};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use tempfile::NamedTempFile;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use tempfile::{NamedTempFile, TempPath};
 
 use crate::attempt::Attempt;
 use crate::failure::Failure;
@@ -24,7 +25,8 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// A file being written: beside its place, until [`OutputFile::finish`] renames it there. Dropped, it leaves no trace.
+/// A file being written, until [`OutputFile::finish`] puts it in its place. Dropped, it leaves no trace, nor does a process that is killed
+/// where the file system has files without names.
 #[derive(Debug)]
 pub(crate) struct OutputFile {
     path: PathBuf,
@@ -33,6 +35,9 @@ pub(crate) struct OutputFile {
 
 #[derive(Debug)]
 enum Target {
+    /// Has no name yet.
+    Unnamed(fs::File),
+    /// Has a name beside its place.
     Beside(NamedTempFile),
     /// A pipe, a terminal, standard output: nothing to rename.
     Direct(fs::File),
@@ -41,8 +46,8 @@ enum Target {
 impl Write for Target {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
+            Target::Unnamed(file) | Target::Direct(file) => file.write(bytes),
             Target::Beside(file) => file.write(bytes),
-            Target::Direct(file) => file.write(bytes),
         }
     }
 
@@ -64,14 +69,12 @@ impl OutputFile {
                 let file = fs::File::options().write(true).open(&path)?;
                 return Ok(OutputFile { path, out: BufWriter::new(Target::Direct(file)) });
             }
-            let folder =
-                path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            // As any new file: what the umask leaves of rw-rw-rw-.
-            let permissions = fs::Permissions::from_mode(0o666);
-            let file =
-                tempfile::Builder::new().prefix(".iogate-").permissions(permissions).tempfile_in(folder);
-            let file = file.map_err(without_path)?;
-            Ok(OutputFile { path, out: BufWriter::with_capacity(1 << 16, Target::Beside(file)) })
+            let folder = folder_of(&path);
+            let target = match unnamed(folder) {
+                Some(file) => Target::Unnamed(file),
+                None => Target::Beside(beside(folder)?),
+            };
+            Ok(OutputFile { path, out: BufWriter::with_capacity(1 << 16, target) })
         };
         let error = |error| anyhow::Error::new(error).context(Attempt::write(path.display()));
         begin().map_err(|cause| Failure::failed(error(cause)))
@@ -88,6 +91,11 @@ impl OutputFile {
         let OutputFile { path, out } = self;
         let context = || Attempt::write(path.display());
         match out.into_inner().map_err(io::IntoInnerError::into_error).with_context(context)? {
+            Target::Unnamed(file) => {
+                name(file, folder_of(&path))
+                    .and_then(|name| Ok(name.persist(&path)?))
+                    .with_context(context)?;
+            }
             Target::Beside(file) => {
                 file.persist(&path).with_context(context)?;
             }
@@ -105,6 +113,48 @@ impl Write for OutputFile {
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
+}
+
+/// As any new file: what the umask leaves of rw-rw-rw-.
+const PERMISSIONS: u32 = 0o666;
+/// What files that are not in their place yet are called, with more behind it.
+const PREFIX: &str = ".iogate-";
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// A file in a folder that has no name, if there is such a thing and it can be given one later.
+fn unnamed(folder: &Path) -> Option<fs::File> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = rustix::fs::open(folder, flags, Mode::from_raw_mode(PERMISSIONS)).ok()?;
+    let file = fs::File::from(file);
+    fs::metadata(by_descriptor(&file)).is_ok().then_some(file)
+}
+
+/// What a file without a name is reached by.
+fn by_descriptor(file: &fs::File) -> PathBuf {
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
+}
+
+/// A file in a folder with a name of its own.
+fn beside(folder: &Path) -> io::Result<NamedTempFile> {
+    let permissions = fs::Permissions::from_mode(PERMISSIONS);
+    let file = tempfile::Builder::new().prefix(PREFIX).permissions(permissions).tempfile_in(folder);
+    file.map_err(without_path)
+}
+
+/// Gives a file a name in a folder: only what has one can replace what is there. Where it can have none, a copy of it has.
+fn name(mut file: fs::File, folder: &Path) -> io::Result<TempPath> {
+    let own = by_descriptor(&file);
+    let link = |name: &Path| Ok(rustix::fs::linkat(CWD, &own, CWD, name, AtFlags::SYMLINK_FOLLOW)?);
+    if let Ok(named) = tempfile::Builder::new().prefix(PREFIX).make_in(folder, link) {
+        return Ok(named.into_temp_path());
+    }
+    let mut copy = beside(folder)?;
+    file.seek(SeekFrom::Start(0))?;
+    io::copy(&mut file, copy.as_file_mut())?;
+    Ok(copy.into_temp_path())
 }
 
 /// A temporary file has a name that nobody gave: it is left out of what people read.
@@ -164,5 +214,53 @@ pub(crate) fn print_or_watch(
         }
         first = false;
         std::thread::sleep(pause);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The files of a folder, each with what it has and its permissions.
+    fn files(folder: &Path) -> Vec<(PathBuf, String, u32)> {
+        let files = fs::read_dir(folder).unwrap().map(|entry| {
+            let path = entry.unwrap().path();
+            let mode = fs::metadata(&path).unwrap().mode();
+            (path.clone(), fs::read_to_string(&path).unwrap(), mode)
+        });
+        files.collect()
+    }
+
+    #[test]
+    fn a_file_is_the_same_whether_it_had_a_name_or_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, "before").unwrap();
+        let usual = fs::metadata(&path).unwrap().mode();
+        let write = |target: Target, text: &str| {
+            let mut file = OutputFile { path: path.clone(), out: BufWriter::new(target) };
+            file.write_all(b"a ").unwrap();
+            file.finish_with(text).unwrap();
+            assert_eq!(files(folder.path()), [(path.clone(), format!("a {text}"), usual)]);
+        };
+        write(Target::Beside(beside(folder.path()).unwrap()), "name");
+        let Some(file) = unnamed(folder.path()) else {
+            return eprintln!("skipped: no files without names here");
+        };
+        write(Target::Unnamed(file), "file without one");
+    }
+
+    #[test]
+    fn what_can_have_no_name_is_copied() {
+        let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        // As a file that has lost its name can have none again.
+        let gone = elsewhere.path().join("gone");
+        let mut file = fs::File::options().read(true).write(true).create_new(true).open(&gone).unwrap();
+        file.write_all(b"all of it").unwrap();
+        fs::remove_file(gone).unwrap();
+        let path = folder.path().join("file");
+        name(file, folder.path()).unwrap().persist(&path).unwrap();
+        let found = files(folder.path());
+        assert_eq!((found.len(), &found[0].0, found[0].1.as_str()), (1, &path, "all of it"));
     }
 }

@@ -75,6 +75,8 @@ fn a_replay_writes_its_log_and_a_summary() {
     let html = read("r.html");
     let again = iogate(&args, "", folder.path());
     assert_eq!((&again.stdout, read("l.csv"), read("r.html")), (&output.stdout, log.clone(), html));
+    let page = iogate(&[&args[..9], &["-"]].concat(), "", folder.path());
+    assert!(text(&page.stdout) == read("r.html"), "the page in place of the summary, not beside it");
     let piped = iogate(
         &["replay", "-", "--scheduler", "to-agg", "--device", "unit:100us", "--log", "p.csv", "--json"],
         TRACE,

@@ -38,7 +38,10 @@ impl Mount {
         let mount = Mount { folder: tempfile::tempdir().unwrap() };
         std::fs::create_dir(mount.source()).unwrap();
         std::fs::create_dir(mount.point()).unwrap();
-        let output = iogate().arg("mount").args([mount.source(), mount.point()]).args(args).output().unwrap();
+        let mut command = iogate();
+        // Flags end where a path may begin with a dash.
+        command.arg("mount").args(args).arg(mount.source()).arg("--").arg(mount.point());
+        let output = command.output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
         assert!(is_mounted(&mount.point()), "the command returns when the mount is ready");
         mount
@@ -116,6 +119,47 @@ fn a_mount_is_asked_and_told() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(!is_mounted(&mount.point()));
     assert_eq!(std::fs::read_dir(mount.point()).unwrap().count(), 0);
+}
+
+/// A server of the folder's directory `data`, at the folder's `socket`, by a path that only counts there.
+struct Served(Child);
+
+impl Served {
+    fn start(folder: &Path) -> Served {
+        let args = ["serve", "--directory", "data", "--listen", "unix:socket"];
+        let mut server =
+            Served(iogate().args(args).current_dir(folder).stdout(Stdio::piped()).spawn().unwrap());
+        let out = BufReader::new(server.0.stdout.take().unwrap());
+        assert!(out.lines().any(|line| line.unwrap() == "ready"), "the server does not start");
+        server
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_mount_in_the_background_finds_its_server_again() {
+    if !can_mount() {
+        return eprintln!("skipped: /dev/fuse is not to be had");
+    }
+    let mount = Mount { folder: tempfile::tempdir().unwrap() };
+    let folder = mount.folder.path();
+    for name in ["data", "mount"] {
+        std::fs::create_dir(folder.join(name)).unwrap();
+    }
+    let server = Served::start(folder);
+    let output =
+        iogate().args(["mount", "--remote", "unix:socket", "mount"]).current_dir(folder).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    std::fs::write(mount.point().join("file"), "before").unwrap();
+    drop(server);
+    let _server = Served::start(folder);
+    assert_eq!(std::fs::read(mount.point().join("file")).unwrap(), b"before");
 }
 
 #[test]

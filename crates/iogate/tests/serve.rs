@@ -46,12 +46,15 @@ struct Server {
 impl Server {
     /// `rest` are the export's keys; `before` is what stands before its table.
     fn start(folder: &Path, name: &str, before: &str, rest: &str) -> Server {
+        let iogate = Command::new(env!("CARGO_BIN_EXE_iogate"));
+        Server::start_as(iogate, folder, name, before, rest)
+    }
+
+    /// By a command that only lacks what comes after the program's name.
+    fn start_as(mut iogate: Command, folder: &Path, name: &str, before: &str, rest: &str) -> Server {
         let config = configuration(folder, name, before, rest);
-        let mut child = Command::new(env!("CARGO_BIN_EXE_iogate"))
-            .args(["serve".as_ref(), config.as_os_str()])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        iogate.args(["serve".as_ref(), config.as_os_str()]).stdout(Stdio::piped());
+        let mut child = iogate.spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
         assert!(out.lines().any(|line| line.unwrap() == "ready"), "{name} does not start");
         Server { child, socket: folder.join(format!("{name}.socket")) }
@@ -345,6 +348,26 @@ fn what_was_accepted_is_completed_when_the_server_is_told_to_end() {
             );
         }
     }
+}
+
+#[test]
+fn a_server_that_is_to_ignore_signals_does_and_is_told_to_end_by_sigterm() {
+    use rustix::process::Signal;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("data")).unwrap();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' HUP INT TERM; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_iogate")]);
+    let export = format!("directory = \"{}/data\"", folder.path().display());
+    let mut server = Server::start_as(shell, folder.path(), "data", "", &export);
+    for signal in [Signal::HUP, Signal::INT] {
+        server.signal(signal);
+        server.status();
+    }
+    // Nor is it about to end.
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
+    assert_eq!(u64::from_str_radix(ignored, 16).unwrap() & 0b11, 0b11, "{status}");
+    assert_eq!(server.stop(), Some(0));
 }
 
 #[test]

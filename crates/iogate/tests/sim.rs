@@ -92,6 +92,7 @@ fn a_simulation_gives_the_same_bytes_in_every_process_and_for_any_number_of_thre
     assert_eq!(json["scenario"], SCENARIO);
     assert!(csv.lines().count() > 20, "{csv}");
     assert!(html.contains("<svg") && html.contains("small"));
+    assert!(done(&["sim", "s.toml", "--html", "-"], folder.path()) == *html, "in place of the table");
     let trace: serde_json::Value = serde_json::from_str(trace).unwrap();
     let events = trace["traceEvents"].as_array().or(trace.as_array()).unwrap();
     let slices: u64 = events.iter().filter(|event| event["ph"] == "X").count() as u64;
@@ -283,4 +284,41 @@ fn why_names_who_slows_an_application_down_and_what_it_gains_without() {
         let said = ["unknown application", "expected one of: a-1, a-2"];
         refused(&["why", "s.toml", flag, app], &[("s.toml", SCENARIO)], 2, &said);
     }
+}
+
+/// A process that is gone when the test is over.
+struct Killed(std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_simulation_that_is_killed_leaves_nothing_where_it_would_write() {
+    use rustix::fs::{Mode, OFlags};
+    let (scenarios, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let flags = OFlags::TMPFILE | OFlags::RDWR;
+    if rustix::fs::open(folder.path(), flags, Mode::from_raw_mode(0o600)).is_err() {
+        return eprintln!("skipped: no files without names here");
+    }
+    std::fs::write(scenarios.path().join("s.toml"), SCENARIO).unwrap();
+    let mut sim = Command::new(env!("CARGO_BIN_EXE_iogate"));
+    sim.args(["sim", "s.toml", "--seeds", "100000", "--json"]).arg(folder.path().join("out.json"));
+    let mut sim = Killed(sim.current_dir(scenarios.path()).spawn().unwrap());
+    let begin = std::time::Instant::now();
+    let holds_an_output = || {
+        let open = std::fs::read_dir(format!("/proc/{}/fd", sim.0.id())).unwrap();
+        open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
+            .any(|path| path.starts_with(folder.path()))
+    };
+    while !holds_an_output() {
+        assert!(begin.elapsed().as_secs() < 60, "it does not begin its output");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    sim.0.kill().unwrap();
+    sim.0.wait().unwrap();
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

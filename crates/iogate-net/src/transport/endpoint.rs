@@ -1,6 +1,7 @@
 //! Where a server listens: a TCP address or the path of a Unix socket.
 
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -24,6 +25,20 @@ pub enum Endpoint {
 pub struct EndpointError {
     found: String,
     hint: &'static str,
+}
+
+impl Endpoint {
+    /// The same place, whatever the working directory becomes.
+    ///
+    /// # Errors
+    ///
+    /// If there is no working directory now, and the path is within it.
+    pub fn absolute(self) -> io::Result<Endpoint> {
+        Ok(match self {
+            Endpoint::Unix(path) => Endpoint::Unix(std::path::absolute(path)?),
+            tcp @ Endpoint::Tcp { .. } => tcp,
+        })
+    }
 }
 
 impl FromStr for Endpoint {

@@ -59,6 +59,13 @@ impl Reader<'_> {
         let coordinators =
             places.filter(|places| !places.is_empty() && places.iter().all(|at| !at.is_empty()));
         let coordinators = coordinators.ok_or_else(|| self.wrong(at, "global.coordinator", expected))?;
+        // Whoever reads the policy may be elsewhere than who wrote it, and may go elsewhere.
+        let is_relative =
+            |place: &String| place.strip_prefix("unix:").is_some_and(|path| !path.starts_with('/'));
+        if coordinators.iter().any(is_relative) {
+            let expected = "the absolute path of a socket, as in \"unix:/run/iogate/coord\"";
+            return Err(self.wrong(at, "global.coordinator", expected));
+        }
         let expected = format!("how many gates there are, a whole number from 1 to {GATES_MAX}");
         let gates = keys.get("gates").ok_or_else(|| lacks("gates", &expected))?;
         let fits = integer(gates).and_then(|count| u32::try_from(count).ok());
@@ -106,11 +113,37 @@ impl Reader<'_> {
         }
         let file = |key: &str| {
             let at = keys.get(key).ok_or_else(|| self.wrong(value, "global.tls", expected))?;
-            // Whoever reads the policy may be elsewhere than who wrote it.
+            // As for sockets.
             let path = at.get_ref().as_str().map(Path::new).filter(|path| path.is_absolute());
             let name = format!("global.tls.{key}");
             path.map(Into::into).ok_or_else(|| self.wrong(at, &name, "the absolute path of a PEM file"))
         };
         Ok(TlsFiles { certificate: file("certificate")?, key: file("key")?, servers: file("servers")? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::policy_file::Shares;
+
+    #[test]
+    fn a_coordinator_is_where_it_is_for_everybody() {
+        for (coordinator, is_taken) in [
+            ("\"unix:/run/coord\"", true),
+            ("\"unix:coord\"", false),
+            ("[\"io1:7100\", \"unix:../coord\"]", false),
+        ] {
+            let text = format!(
+                "by = \"user\"\n[others]\nmax = \"1MB/s\"\n[global]\ncoordinator = {coordinator}\ngates = 2"
+            );
+            match Shares::parse(&text, &|_| None, &|_| None) {
+                Ok(_) => assert!(is_taken, "{coordinator}"),
+                Err(error) => {
+                    assert!(!is_taken && error.line == 5, "{error}");
+                    let said = "global.coordinator: expected the absolute path of a socket, as in";
+                    assert!(error.why.starts_with(said), "{error}");
+                }
+            }
+        }
     }
 }

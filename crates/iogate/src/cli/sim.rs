@@ -63,7 +63,7 @@ pub(crate) struct ExperimentOutputs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) csv: Option<PathBuf>,
 
-    /// Write a report with pictures
+    /// Write a report with pictures; - for standard output, instead of the table
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) html: Option<PathBuf>,
 }

@@ -24,6 +24,7 @@ pub(crate) mod reproduce;
 pub(crate) mod run;
 pub(crate) mod scenario;
 pub(crate) mod serve;
+pub(crate) mod signals;
 pub(crate) mod sim;
 pub(crate) mod top;
 pub(crate) mod train;

@@ -1,5 +1,6 @@
 //! `iogate mount`: a directory, or the files of servers, behind a gate, until it is unmounted.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -22,15 +23,13 @@ use iogate_net::{Endpoint, ThisSystem};
 use iogate_report::metrics::Exposed;
 use iogate_report::units;
 use iogate_vfs::{Tree, policy_file};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 use crate::attempt::Attempt;
-use crate::cli::{self, Cache, MountArgs, StoreKind, foreground_again};
+use crate::cli::{self, Cache, MountArgs, StoreKind};
 use crate::commands::layout::MountLayout;
 use crate::commands::remote;
 use crate::commands::serve::log_to_stderr;
-use crate::commands::{notify, policy};
+use crate::commands::{notify, policy, signals};
 use crate::devices;
 use crate::failure::Failure;
 use crate::kept::Keeper;
@@ -147,7 +146,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         ..MountOptions::default()
     };
     // Before the mount, so that no signal finds it without a handler.
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals cannot be handled")?;
+    let mut signals = signals::of_the_end()?;
     let handle = signals.handle();
     let point = &args.mountpoint;
     let mounted = match front {
@@ -317,7 +316,7 @@ fn take_off(mounted: &Mounted) {
 fn in_background() -> Result<(), Failure> {
     let program = std::env::current_exe().context("this program cannot be found")?;
     let mut child = Command::new(program)
-        .args(foreground_again())
+        .args(served_by(std::env::args_os()))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
@@ -335,6 +334,15 @@ fn in_background() -> Result<(), Failure> {
         Some(code) if code != 0 => std::process::exit(code),
         _ => Err(Failure::failed(anyhow!("the mount's process ended before the mount was ready ({status})"))),
     }
+}
+
+/// The arguments of a mount as the process that serves it gets them: what is behind a `--` is no flag.
+fn served_by(own: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = own.into_iter().skip(1).collect();
+    let behind_the_command = arguments.len().min(1);
+    let flags = ["--foreground", "--announce"].map(OsString::from);
+    arguments.splice(behind_the_command..behind_the_command, flags);
+    arguments
 }
 
 /// The file that takes a background mount's messages. Opened before the mount is up, so that a wrong path is refused.
@@ -454,5 +462,17 @@ impl Control for MountControl {
 
     fn record(&self, name: u64, from: u64, room: usize) -> Result<Vec<u8>, RecordingError> {
         self.engine.record(name, from, room)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_flags_of_the_process_that_serves_are_before_what_is_no_flag() {
+        let own = ["/usr/bin/iogate", "mount", "--read-only", "source", "--", "-mnt"].map(OsString::from);
+        let expected = ["mount", "--foreground", "--announce", "--read-only", "source", "--", "-mnt"];
+        assert_eq!(served_by(own), expected);
     }
 }

@@ -10,13 +10,13 @@ use iogate_core::recording::{Chunk, EVENT_BYTES, EVENTS_MAX, Event};
 use iogate_fuse::ControlError;
 use iogate_net::client::Client;
 use iogate_sim::record::{Assembler, HEADER, Line};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::attempt::Attempt;
 use crate::cli::RecordArgs;
 use crate::commands::control::{PATIENCE, Place, unanswered};
 use crate::commands::serve::ask;
+use crate::commands::signals;
 use crate::failure::Failure;
 
 /// How long nothing may have come before the gate is asked again.
@@ -29,7 +29,7 @@ const PIECES_MAX: usize = EVENTS_MAX * EVENT_BYTES / PIECE_BYTES as usize + 1;
 pub(crate) fn record(args: &RecordArgs) -> Result<(), Failure> {
     let place = Place::of(&args.place)?;
     // Before the recording begins, so that no signal ends it in the midst of a line.
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals cannot be handled")?;
+    let mut signals = signals::of_the_end()?;
     let source = Source::open(&place, &args.place, args.export.as_deref())?;
     let name = name().context("random numbers")?;
     let first = source.read(name, 0).map_err(|end| end.failure(&source))?;

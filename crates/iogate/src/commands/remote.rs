@@ -26,6 +26,9 @@ pub(crate) fn endpoints(args: &RemoteArgs) -> Result<Vec<Endpoint>, Failure> {
             .map_err(Failure::usage)?,
         Err(_) => Vec::new(),
     };
+    // Also for later: a mount in the background leaves this working directory, and connects again.
+    let named = named.into_iter().map(Endpoint::absolute).collect::<Result<Vec<_>, _>>();
+    let named = named.context("there is no working directory, and a server's socket is within it")?;
     match args.index {
         Some(index) if !named.is_empty() && index >= named.len() => Err(Failure::usage(anyhow!(
             "--index {index}: expected a number below that of servers, {}",

@@ -16,6 +16,7 @@ use iogate_sim::{Backend, Dispatched, Replay, ReplayError, TraceError, TraceRead
 
 use crate::attempt::Attempt;
 use crate::cli::ReplayArgs;
+use crate::commands::sim::{both_to_standard_output, is_standard_output};
 use crate::devices;
 use crate::failure::Failure;
 use crate::output::{OutputFile, print, same_file};
@@ -81,7 +82,9 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     };
     let mut log_file = args.log.as_deref().map(OutputFile::create).transpose()?;
     // Begun before the work, so that a place that cannot be written costs no time.
-    let html_file = args.html.as_deref().map(OutputFile::create).transpose()?;
+    let html = args.html.as_deref();
+    let is_page_shown = is_standard_output(html);
+    let html_file = html.filter(|_| !is_page_shown).map(OutputFile::create).transpose()?;
     let write_error = || Attempt::write(args.log.as_deref().unwrap_or(Path::new("")).display());
     if let Some(file) = &mut log_file {
         writeln!(file, "{}", log::HEADER).with_context(write_error)?;
@@ -108,11 +111,18 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     if let Some(file) = log_file {
         file.finish()?;
     }
-    print(&if args.json { report.json() + "\n" } else { comparison::run(&report.runs[0]) })
+    print(&match args.json {
+        _ if is_page_shown => iogate_report::html::page(&report),
+        true => report.json() + "\n",
+        false => comparison::run(&report.runs[0]),
+    })
 }
 
 /// Refuses outputs that would replace the trace or each other.
 fn check_outputs(args: &ReplayArgs) -> Result<(), Failure> {
+    if args.json && is_standard_output(args.html.as_deref()) {
+        return Err(both_to_standard_output("--json", "--html"));
+    }
     let (trace, log, html) = (Some(&args.trace), args.log.as_ref(), args.html.as_ref());
     for (flag, output, other, what) in [
         ("--log", log, trace, "the trace"),

@@ -19,6 +19,7 @@ use tempfile::NamedTempFile;
 
 use crate::attempt::Attempt;
 use crate::cli::RunArgs;
+use crate::commands::signals::heeded;
 use crate::failure::Failure;
 
 const LIBRARY: &str = "libiogate_preload.so";
@@ -274,20 +275,11 @@ fn not_started(program: &OsStr, error: io::Error) -> Failure {
     Failure::failed(anyhow!(error).context(Attempt::run(program.display()))).status(status)
 }
 
-/// The signals that this process was started to ignore, as by `nohup`: a bit for each. To handle one would have the program not ignore it.
-fn ignored() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
-}
-
 /// Starts the program, hands on the signals that this process gets, and waits for its end.
 fn wait_for(mut command: Command, program: &OsString) -> Result<ExitStatus, Failure> {
     // Before there is a child, so that none is lost. What a terminal sends, the child gets by itself.
     let signals = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGCONT, SIGWINCH, SIGINT, SIGQUIT];
-    let ignored = ignored();
-    let signals = signals.into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0);
-    let mut signals = Signals::new(signals).context("cannot handle signals")?;
+    let mut signals = Signals::new(heeded(&signals)).context("cannot handle signals")?;
     let mut child: Child = command.spawn().map_err(|error| not_started(program, error))?;
     let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     std::thread::spawn(move || {

@@ -96,10 +96,16 @@ enum Shown {
     Table,
     Json,
     Csv,
+    Html,
 }
 
-fn is_standard_output(path: Option<&Path>) -> bool {
+pub(crate) fn is_standard_output(path: Option<&Path>) -> bool {
     path == Some(Path::new("-"))
+}
+
+/// Two flags want standard output.
+pub(crate) fn both_to_standard_output(one: &str, other: &str) -> Failure {
+    Failure::usage(anyhow!("{one} and {other} both write to standard output: name a file for one of them"))
 }
 
 impl ExperimentOutputs {
@@ -113,6 +119,9 @@ impl ExperimentOutputs {
         ];
         for (index, (flag, path)) in all.iter().enumerate() {
             for (other_flag, other) in &all[..index] {
+                if is_standard_output(*path) && is_standard_output(*other) {
+                    return Err(both_to_standard_output(other_flag, flag));
+                }
                 if let (Some(path), Some(other)) = (path, other)
                     && (path == other || same_file(path, other))
                 {
@@ -136,6 +145,8 @@ impl ExperimentOutputs {
             Shown::Json
         } else if is_standard_output(self.csv.as_deref()) {
             Shown::Csv
+        } else if is_standard_output(self.html.as_deref()) {
+            Shown::Html
         } else {
             Shown::Table
         };
@@ -164,6 +175,7 @@ impl BegunOutputs {
             Shown::Table => report.text(),
             Shown::Json => report.json() + "\n",
             Shown::Csv => report.csv(),
+            Shown::Html => html::experiment(report),
         })
     }
 }

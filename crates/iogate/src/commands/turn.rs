@@ -16,6 +16,7 @@ use signal_hook::iterator::Signals;
 
 use crate::attempt::Attempt;
 use crate::cli::{PolicyChoice, TurnArgs};
+use crate::commands::signals::heeded;
 use crate::failure::Failure;
 
 /// What is passed on to the command.
@@ -38,7 +39,7 @@ pub(crate) fn run(args: &TurnArgs) -> Result<(), Failure> {
         ..Wish::default()
     };
     // Before the wait, so that no signal ends this process in the midst of it: the turn would be held up for a lease.
-    let mut signals = Signals::new(SIGNALS).context("signals cannot be handled")?;
+    let mut signals = Signals::new(heeded(&SIGNALS)).context("signals cannot be handled")?;
     let mut came = None;
     let mut watch = |_: &_| {
         came = signals.pending().next();

@@ -11,7 +11,6 @@ use iogate_sim::experiment::{self, PointResult};
 use iogate_sim::result::RunResult;
 use iogate_sim::scenario::{App, Plan, Point, Scenario};
 use iogate_sim::workload::iteration_bytes;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::nodes::Nodes;
 use super::testbed::Testbed;
@@ -20,6 +19,7 @@ use super::work::{Entrances, Work};
 use super::{collect, feasibility as here, launcher};
 use crate::cli::{BenchStore, BenchWay};
 use crate::commands::progress::threads;
+use crate::commands::signals;
 use crate::failure::Failure;
 
 /// Runs scenarios for real.
@@ -51,7 +51,7 @@ impl Runner {
         through: Option<BenchWay>,
     ) -> Result<Runner, Failure> {
         let runner = Runner { store, dir, through, interrupted: Arc::default(), simulating: Arc::default() };
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for signal in signals::ending() {
             // While it simulates there is nothing to clean up.
             signal_hook::flag::register_conditional_shutdown(signal, 1, runner.simulating.clone())
                 .and_then(|_| signal_hook::flag::register(signal, runner.interrupted.clone()))

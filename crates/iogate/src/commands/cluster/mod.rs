@@ -58,7 +58,7 @@ fn up(args: &ClusterUpArgs) -> Result<(), Failure> {
     let copy = folder.join(FILE);
     let proof = config.proof(args.insecure);
     let nodes = config.nodes(&folder, proof)?;
-    let running = any_running(&folder, &nodes);
+    let running = Process::any(&folder).context("the cluster's folder")?;
     let differs = |path: &Path, text: &str| std::fs::read_to_string(path).is_ok_and(|before| before != text);
     let is_changed =
         differs(&copy, &text) || policies.iter().any(|(name, text)| differs(&folder.join(name), text));
@@ -80,8 +80,11 @@ fn up(args: &ClusterUpArgs) -> Result<(), Failure> {
         network::up(&config.name, &nodes, network)?;
     }
     for node in &nodes {
-        if Process::find(&folder, &node.name).is_some() {
-            continue;
+        match Process::find(&folder, &node.name) {
+            Some(process) if process.serves() => continue,
+            // Whoever started it did not see it through.
+            Some(process) => process.stop()?,
+            None => {}
         }
         if node.role == Role::Server {
             make_data_directories(&node.config)?;
@@ -175,10 +178,6 @@ fn entrances(nodes: &[Node]) -> Vec<String> {
     };
     let forwarders: Vec<String> = of(Role::Forwarder);
     if forwarders.is_empty() { of(Role::Server) } else { forwarders }
-}
-
-fn any_running(folder: &Path, nodes: &[Node]) -> bool {
-    nodes.iter().any(|node| Process::find(folder, &node.name).is_some())
 }
 
 fn make_data_directories(config: &str) -> Result<(), Failure> {
@@ -324,9 +323,20 @@ fn set(args: &ClusterSetArgs) -> Result<(), Failure> {
         return Err(Failure::usage(error).hint("leave it out: its data servers are changed"));
     }
     let client = Client::parse(&config.client(&folder, proof)?)?;
-    for node in &nodes {
-        configure_with(&node.endpoint, client.options(&node.endpoint)?, &settings, PATIENCE)
-            .map_err(|error| control::refused(error.context(node.name.clone()), &settings))?;
+    for (before, node) in nodes.iter().enumerate() {
+        let options = client.options(&node.endpoint);
+        let set = options.and_then(|options| configure_with(&node.endpoint, options, &settings, PATIENCE));
+        set.map_err(|error| {
+            let failure = control::refused(error.context(node.name.clone()), &settings);
+            let changed: Vec<&str> = nodes[..before].iter().map(|node| node.name.as_str()).collect();
+            if changed.is_empty() {
+                return failure;
+            }
+            failure.hint(format!(
+                "changed before that: {}; `--servers` or `--forwarders` changes one layer",
+                changed.join(", ")
+            ))
+        })?;
     }
     print(&format!("{}: {} changed\n", config.name, summary(&nodes)))
 }

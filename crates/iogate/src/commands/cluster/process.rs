@@ -1,10 +1,12 @@
 //! A node's process: started, found again by its number, stopped.
+//!
+//! Its number is written down at once, so that it is found also if whoever starts it ends before it serves.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
@@ -23,10 +25,17 @@ const LOG_LINES: usize = 5;
 pub(super) struct Process {
     pid: Pid,
     started: u64,
+    /// Has said that it serves.
+    serves: bool,
 }
 
+/// What is behind the number of a process that serves not yet.
+const STARTING: &str = "starting";
+/// What files with numbers of processes are called, behind the node's name.
+const PID: &str = "pid";
+
 pub(super) fn pid_file(folder: &Path, name: &str) -> PathBuf {
-    folder.join(format!("{name}.pid"))
+    folder.join(format!("{name}.{PID}"))
 }
 
 /// When a process was started, in ticks since boot: tells it from a later one with its number.
@@ -46,10 +55,39 @@ impl Process {
     /// The process of a node, if it runs.
     pub(super) fn find(folder: &Path, name: &str) -> Option<Process> {
         let text = std::fs::read_to_string(pid_file(folder, name)).ok()?;
-        let (pid, start) = text.trim().split_once(' ')?;
-        let pid = Pid::from_raw(pid.parse().ok()?)?;
-        let start: u64 = start.parse().ok()?;
-        (started(pid) == Some(start)).then_some(Process { pid, started: start })
+        let mut words = text.split_ascii_whitespace();
+        let pid = Pid::from_raw(words.next()?.parse().ok()?)?;
+        let start: u64 = words.next()?.parse().ok()?;
+        let serves = words.next() != Some(STARTING);
+        (started(pid) == Some(start)).then_some(Process { pid, started: start, serves })
+    }
+
+    /// Whether any node of a folder runs, also one that no configuration has any more.
+    pub(super) fn any(folder: &Path) -> std::io::Result<bool> {
+        for entry in std::fs::read_dir(folder)? {
+            let path = entry?.path();
+            let name =
+                path.file_stem().filter(|_| path.extension().is_some_and(|extension| extension == PID));
+            if name.and_then(|name| Process::find(folder, name.to_str()?)).is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Notes it in the node's folder.
+    fn note(&self, folder: &Path, name: &str) -> anyhow::Result<()> {
+        let mut text = format!("{} {}", self.pid.as_raw_nonzero(), self.started);
+        if !self.serves {
+            text = format!("{text} {STARTING}");
+        }
+        let path = pid_file(folder, name);
+        std::fs::write(&path, text + "\n").with_context(|| Attempt::write(path.display()))
+    }
+
+    /// Whether it has said that it serves, to who has started it.
+    pub(super) fn serves(&self) -> bool {
+        self.serves
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -95,21 +133,33 @@ pub(super) fn start(folder: &Path, name: &str, namespace: Option<&str>) -> Resul
     // A group of its own: an interrupt at this terminal is not for it.
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
     let mut child = command.spawn().with_context(|| format!("{name} cannot be started"))?;
-    let pid = Pid::from_child(&child);
-    let mut ready = false;
-    if let Some(out) = child.stdout.take() {
-        ready = BufReader::new(out).lines().map_while(Result::ok).any(|line| line == READY);
-    }
-    if !ready {
+    let served = until_it_serves(&mut child, folder, name);
+    if !matches!(served, Ok(true)) {
         let _ = child.kill();
         let _ = child.wait();
+        let _ = std::fs::remove_file(pid_file(folder, name));
+    }
+    if !served? {
         let said = std::fs::read(&log_path).unwrap_or_default();
         let said = String::from_utf8_lossy(said.get(before as usize..).unwrap_or_default()).into_owned();
         let lines: Vec<&str> = said.lines().rev().take(LOG_LINES).collect();
         let said: Vec<&str> = lines.into_iter().rev().collect();
         return Err(Failure::failed(anyhow!("{name} did not start; its log says:\n{}", said.join("\n"))));
     }
-    let start = started(pid).ok_or_else(|| anyhow!("{name} ended as soon as it was ready"))?;
-    let number = format!("{} {start}\n", pid.as_raw_nonzero());
-    Ok(std::fs::write(pid_file(folder, name), number).context("the file with the process number")?)
+    Ok(())
+}
+
+/// Whether a node serves in the end, of which the number is noted meanwhile.
+fn until_it_serves(child: &mut Child, folder: &Path, name: &str) -> anyhow::Result<bool> {
+    let pid = Pid::from_child(child);
+    // It is not reaped yet; without this, it has ended already.
+    let Some(start) = started(pid) else { return Ok(false) };
+    let mut process = Process { pid, started: start, serves: false };
+    process.note(folder, name)?;
+    let Some(out) = child.stdout.take() else { return Ok(false) };
+    process.serves = BufReader::new(out).lines().map_while(Result::ok).any(|line| line == READY);
+    if process.serves {
+        process.note(folder, name)?;
+    }
+    Ok(process.serves)
 }

@@ -12,10 +12,10 @@ use anyhow::{Context, anyhow};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iogate_core::{SchedulerConfig, SchedulerKind};
 use iogate_report::{Report, comparison};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::attempt::Attempt;
 use crate::cli::DemoArgs;
+use crate::commands::signals;
 use crate::devices;
 use crate::failure::Failure;
 use crate::output::{OutputFile, print};
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let mut html = OutputFile::create(&args.html)?;
 
     let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
+    for signal in signals::ending() {
         signal_hook::flag::register(signal, interrupted.clone()).context("signals cannot be handled")?;
     }
     let workload = if args.quick { Workload::quick() } else { Workload::full() };

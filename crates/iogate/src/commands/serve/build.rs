@@ -40,11 +40,7 @@ const SESSION_GRACE: Duration = Duration::from_secs(60);
 
 /// The sockets, bound.
 pub(super) fn listeners(config: &Config) -> Result<Vec<Listener>, Failure> {
-    let bind = |listen: &super::config::Listen| {
-        listen.check_anonymous(&config.export).map_err(Failure::usage)?;
-        Ok(listen.bind()?)
-    };
-    config.listen.iter().map(bind).collect()
+    config.listen.iter().map(|listen| Ok(listen.bind()?)).collect()
 }
 
 /// All that a server needs, and of each export what NFS needs.
@@ -222,9 +218,13 @@ impl Export {
 
     /// The targets behind a directory.
     fn layout_of(&self, directory: &Path) -> anyhow::Result<MountLayout> {
+        Ok(self.layout_choice()?.of_mount(directory))
+    }
+
+    /// How they are to be found.
+    pub(super) fn layout_choice(&self) -> anyhow::Result<LayoutChoice> {
         let choice = self.layout.as_deref().unwrap_or("auto");
-        let choice: LayoutChoice = choice.parse().map_err(|error: String| anyhow!("layout: {error}"))?;
-        Ok(choice.of_mount(directory))
+        choice.parse().map_err(|error: String| anyhow!("layout: {error}"))
     }
 
     fn remote(
@@ -265,7 +265,8 @@ fn directory_store(path: &Path, direct: bool) -> anyhow::Result<Arc<dyn Store>> 
 }
 
 impl Config {
-    fn limits(&self) -> Limits {
+    /// What it says, and what is usual.
+    pub(super) fn limits(&self) -> Limits {
         let (given, default) = (&self.limits, Limits::default());
         let bytes = |given: &Option<super::config::Bytes>, default: u64| {
             given.as_ref().map_or(default, |bytes| bytes.0)

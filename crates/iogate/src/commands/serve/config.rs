@@ -283,6 +283,7 @@ impl Config {
         if self.listen.is_empty() || self.export.is_empty() {
             return Err(anyhow!("expected at least one [[listen]] and one [[export]]"));
         }
+        self.check_limits()?;
         if let Some(listen) =
             self.listen.iter().find(|listen| listen.users_allowed.as_ref().is_some_and(Vec::is_empty))
         {
@@ -367,7 +368,7 @@ impl Export {
         if self.batches.is_some() && self.batch.is_none() {
             return Err(anyhow!("batches goes with batch"));
         }
-        Ok(())
+        self.check_words()
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod ask;
 mod build;
+mod check;
 pub(crate) mod config;
 pub(crate) mod gate;
 mod nfs;
@@ -14,12 +15,11 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow};
 use iogate_net::server::Server;
 use iogate_net::{Endpoint, ThisSystem};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use self::config::{Address, Config};
 use crate::cli::{SchedulerArgs, ServeArgs};
-use crate::commands::{notify, policy};
+use crate::commands::{notify, policy, signals};
 use crate::failure::Failure;
 use crate::kept::Keeper;
 use crate::metrics;
@@ -35,6 +35,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     }
     let config = settings(args)?;
     let shares = policy::of_flags(&args.shares)?;
+    // Whether it is only checked or served, it is refused for the same, in the same words.
+    config.check_here().map_err(Failure::usage)?;
     if args.check {
         return print("the configuration is right\n");
     }
@@ -106,7 +108,7 @@ fn settings(args: &ServeArgs) -> Result<Config, Failure> {
 /// What a process that serves does before it listens; then no signal finds it without a handler.
 pub(crate) fn begin() -> Result<Signals, Failure> {
     log_to_stderr();
-    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals cannot be handled")?;
+    let signals = signals::of_the_end()?;
     raise_descriptor_limit();
     Ok(signals)
 }

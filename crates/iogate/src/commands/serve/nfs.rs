@@ -143,6 +143,7 @@ impl Nfs {
                 let found = path.get_ref();
                 return wrong(path.span(), format!("path: expected one that begins with /, found {found:?}"));
             }
+            shared.users.build().context("nfs")?;
             let path = shared.path(directory);
             if !paths.insert(path.clone()) {
                 let path = path.display();
@@ -263,6 +264,12 @@ mod tests {
             ("[nfs]\n[[nfs.export]]\nexport = \"far\"\n".into(), &["line 14", "`far` is no directory"]),
             (format!("[nfs]\n{export}path = \"x\"\n"), &["line 15", "begins with /", "\"x\""]),
             (format!("[nfs]\n{export}{export}"), &["line 16", "two exports are mounted as /a"]),
+            (
+                format!(
+                    "[nfs]\n{export}users = {{ map = [{{ client = 4294967295, server = 0, count = 2 }}] }}\n"
+                ),
+                &["nfs: users.map: "],
+            ),
             (format!("[nfs]\n{export}colour = 1\n"), &["line 15", "unknown field `colour`"]),
         ] {
             let error = format!("{:#}", parse(&text).unwrap_err());

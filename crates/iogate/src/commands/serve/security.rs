@@ -49,8 +49,8 @@ impl Listen {
         Ok(())
     }
 
-    /// The socket, bound, and who may come in.
-    pub(crate) fn bind(&self) -> anyhow::Result<Listener> {
+    /// Who may come in.
+    pub(super) fn access(&self) -> anyhow::Result<Access> {
         let policy = match (self.auth()?, &self.tls) {
             (Auth::Peer, _) => Policy::Peer,
             (Auth::Munge, _) => Policy::Munge(Munge::new(self.munge_socket.clone())),
@@ -64,12 +64,16 @@ impl Listen {
             },
         };
         let users = self.users_allowed.as_deref().map(numbers).transpose().context("users_allowed")?;
-        let access = Access {
+        Ok(Access {
             policy,
             users: users.map(|users| users.into_iter().collect()),
             socket_mode: self.mode.as_ref().map(|mode| mode.0),
-        };
-        Listener::bind(&self.at.0, access).context(Attempt::new(Doing::Listen, ""))
+        })
+    }
+
+    /// The socket, bound, and who may come in.
+    pub(crate) fn bind(&self) -> anyhow::Result<Listener> {
+        Listener::bind(&self.at.0, self.access()?).context(Attempt::new(Doing::Listen, ""))
     }
 }
 

@@ -14,11 +14,10 @@ use anyhow::{Context, anyhow};
 use iogate_report::live::{self, GateNow};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 use crate::cli::TopArgs;
 use crate::commands::control::{Asker, Place};
+use crate::commands::signals;
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -55,7 +54,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<(), Failure> {
         return Err(Failure::usage(error).hint("`iogate top --once` prints one table"));
     }
     // Before the terminal is changed, so that no signal leaves it so.
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals cannot be handled")?;
+    let mut signals = signals::of_the_end()?;
     let mut state = State::new(askers.iter().map(|(name, _)| live::printable(name)).collect());
     let (tell, told) = mpsc::channel();
     for (index, (_, asker)) in askers.into_iter().enumerate() {

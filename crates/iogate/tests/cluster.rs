@@ -1,0 +1,158 @@
+//! `iogate cluster` where something goes wrong: what is said, and that no process stays that nobody finds.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Waits for something that has to happen.
+fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begin = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(60), "expected within a minute: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn error(output: &Output) -> String {
+    assert!(!output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A cluster in a folder of its own, on Unix sockets; down when the test is over.
+struct Cluster {
+    folder: tempfile::TempDir,
+}
+
+impl Cluster {
+    fn new(layers: &str) -> Cluster {
+        let cluster = Cluster { folder: tempfile::tempdir().unwrap() };
+        cluster.describe(layers);
+        cluster
+    }
+
+    /// Writes the file that it is to be started by.
+    fn describe(&self, layers: &str) {
+        std::fs::write(self.folder.path().join("it.toml"), format!("name = \"it\"\n{layers}")).unwrap();
+    }
+
+    /// A file of the cluster's own.
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join("it").join(name)
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_iogate"));
+        command.arg("cluster").args(args).args(["--dir", "it"]).current_dir(self.folder.path());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    fn up(&self) {
+        let output = self.run(&["up", "it.toml"]);
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    /// The process that is noted for a node.
+    fn pid(&self, node: &str) -> Option<Pid> {
+        let text = std::fs::read_to_string(self.path(&format!("{node}.pid"))).ok()?;
+        Pid::from_raw(text.split(' ').next()?.parse().ok()?)
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let _ = self.run(&["down", "it"]);
+    }
+}
+
+/// Whether a process is there and has not ended.
+fn runs(pid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with('Z'))
+}
+
+#[test]
+fn a_setting_that_one_layer_refuses_says_what_was_changed() {
+    let gates = ["gate = { scheduler = \"sjf\" }", "gate = { scheduler = \"fifo\" }"];
+    let [servers, forwarders] = gates;
+    let cluster = Cluster::new(&format!(
+        "servers = {{ count = 2, {servers} }}\nforwarders = {{ count = 1, {forwarders} }}\n"
+    ));
+    cluster.up();
+    let said = error(&cluster.run(&["set", "it", "age_max=2s"]));
+    assert!(
+        said.contains("forwarder-0") && said.contains("changed before that: server-0, server-1"),
+        "{said}"
+    );
+    assert!(!said.contains("nothing was changed"), "{said}");
+    let said = error(&cluster.run(&["set", "it", "quantum=3"]));
+    assert!(said.contains("server-0") && said.contains("nothing was changed"), "{said}");
+}
+
+/// `iogate cluster up` that has been begun.
+struct Up(Child);
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_node_that_was_starting_when_up_was_killed_is_found() {
+    let cluster = Cluster::new("servers = { count = 1 }\nforwarders = { count = 1 }\n");
+    cluster.up();
+    let [server, forwarder] = ["server-0", "forwarder-0"].map(|node| cluster.pid(node).unwrap());
+    kill_process(forwarder, Signal::KILL).unwrap();
+    eventually("the forwarder ends", || (!runs(forwarder)).then_some(()));
+    // The next one waits for a server that does not answer.
+    kill_process(server, Signal::STOP).unwrap();
+    let mut up = Up(cluster.command(&["up", "it.toml"]).stderr(Stdio::null()).spawn().unwrap());
+    let starting = eventually("the forwarder's process is noted, or there is none", || {
+        let noted = cluster.pid("forwarder-0").filter(|pid| *pid != forwarder);
+        noted.map(Some).or_else(|| up.0.try_wait().unwrap().map(|_| None))
+    });
+    drop(up);
+    kill_process(server, Signal::CONT).unwrap();
+    let starting = starting.expect("it is noted before it serves");
+    let output = cluster.run(&["down", "it"]);
+    assert!(output.status.success(), "{output:?}");
+    assert!(!runs(starting) && !runs(server));
+}
+
+#[test]
+fn a_node_whose_number_cannot_be_written_does_not_stay() {
+    let cluster = Cluster::new("servers = { count = 1 }\n");
+    cluster.up();
+    assert!(cluster.run(&["down", "it"]).status.success());
+    std::fs::create_dir(cluster.path("server-0.pid")).unwrap();
+    let said = error(&cluster.run(&["up", "it.toml"]));
+    assert!(said.contains("server-0.pid cannot be written"), "{said}");
+    assert!(!listens(&cluster.path("server-0.socket")), "its process is still there");
+    std::fs::remove_dir(cluster.path("server-0.pid")).unwrap();
+}
+
+fn listens(socket: &Path) -> bool {
+    std::os::unix::net::UnixStream::connect(socket).is_ok()
+}
+
+#[test]
+fn a_node_that_the_new_file_has_not_keeps_the_cluster_from_being_another_one() {
+    let cluster = Cluster::new("servers = { count = 2 }\n");
+    cluster.up();
+    let first = cluster.pid("server-0").unwrap();
+    kill_process(first, Signal::KILL).unwrap();
+    eventually("the first server ends", || (!runs(first)).then_some(()));
+    cluster.describe("servers = { count = 1 }\n");
+    let said = error(&cluster.run(&["up", "it.toml"]));
+    assert!(said.contains("is up with another configuration"), "{said}");
+}
