@@ -16,7 +16,7 @@ import stat
 import uuid
 from datetime import datetime, timezone
 from glob import has_magic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 from fsspec.utils import stringify_path
@@ -24,6 +24,8 @@ from fsspec.utils import stringify_path
 from iogate._extension import extension
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from iogate._native import Attributes, Connection
     from iogate._native import File as NativeFile
 
@@ -133,11 +135,15 @@ class IogateFileSystem(AbstractFileSystem):  # type: ignore[misc]
         attr = self.connection().attr(_native(path), False)
         return self._info(path, attr)
 
-    def _info(self, path: str, attr: Attributes, follow_links: bool = True) -> dict[str, Any]:
+    def _info(
+        self, path: str, attr: Attributes, follow_links: bool | Literal["files"] = True
+    ) -> dict[str, Any]:
         is_link = stat.S_ISLNK(attr[0])
         if is_link and follow_links:
             with contextlib.suppress(OSError):
-                attr = self.connection().attr(_native(path), True)
+                there = self.connection().attr(_native(path), True)
+                if follow_links is True or not stat.S_ISDIR(there[0]):
+                    attr = there
         mode, size, uid, gid, links, inode, atime, mtime, ctime = attr
         kind = "directory" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else "other"
         return {
@@ -155,10 +161,17 @@ class IogateFileSystem(AbstractFileSystem):  # type: ignore[misc]
             "islink": is_link,
         }
 
-    def ls(self, path: str, detail: bool = True, follow_links: bool = True, **kwargs: Any) -> list[Any]:
+    def ls(
+        self,
+        path: str,
+        detail: bool = True,
+        follow_links: bool | Literal["files"] = True,
+        **kwargs: Any,
+    ) -> list[Any]:
         """What is in a directory, or the file at the path.
 
-        Without `follow_links`, links in the directory are themselves, and not what they lead to.
+        Without `follow_links`, links in the directory are themselves, and not what they lead to; with
+        "files", those to directories are.
         """
         path = self._strip_protocol(path)
         found = self.info(path)
@@ -168,6 +181,22 @@ class IogateFileSystem(AbstractFileSystem):  # type: ignore[misc]
         else:
             infos = [found]
         return infos if detail else [info["name"] for info in infos]
+
+    def walk(
+        self,
+        path: str,
+        maxdepth: int | None = None,
+        topdown: bool = True,
+        on_error: str | Callable[[OSError], Any] = "omit",
+        **kwargs: Any,
+    ) -> Iterator[Any]:
+        """What is in a directory, and in those in it.
+
+        Links to directories are among the files, as on a local disk: what they lead to may be anywhere, also
+        above. All that looks at a whole directory (`find`, `du`, `glob`, `get`, `copy`) goes by this.
+        """
+        how = {"follow_links": "files", **kwargs}
+        return super().walk(path, maxdepth=maxdepth, topdown=topdown, on_error=on_error, **how)  # type: ignore[no-any-return]
 
     def created(self, path: str) -> datetime:
         """When anything of it was changed last: file systems keep nothing earlier."""

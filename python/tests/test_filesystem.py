@@ -180,6 +180,35 @@ def names_below(place: Path) -> list[str]:
     return sorted(str(each.relative_to(place)) for each in place.rglob("*"))
 
 
+def test_what_is_behind_links_is_in_no_directory_of_theirs(
+    fs: IogateFileSystem, folder: str, linked: Path, tmp_path: Path
+) -> None:
+    (linked / "precious/a").write_bytes(b"123")
+    (linked / "run/dangling").unlink()
+    names = ["below/keep", "file", "keep", "one", "self"]
+    assert fs.find(f"{folder}/run") == [f"{folder}/run/{name}" for name in names]
+    found = {info["name"]: info["type"] for info in fs.find(f"{folder}/run", detail=True).values()}
+    assert found[f"{folder}/run/self"] == "other"
+    assert found[f"{folder}/run/one"] == "file"
+    assert fs.du(f"{folder}/run") == 3
+    assert fs.glob(f"{folder}/run/**/a") == []
+    ((_, directories, files),) = list(fs.walk(f"{folder}/run", maxdepth=1))
+    assert (directories, sorted(files)) == (["below"], ["file", "keep", "one", "self"])
+
+    fs.get(f"{folder}/run", str(tmp_path / "got"), recursive=True)
+    fs.copy(f"{folder}/run", f"{folder}/copied", recursive=True)
+    for copy in (tmp_path / "got", linked / "copied"):
+        assert names_below(copy) == sorted([*names, "below"])
+        assert (copy / "one").read_bytes() == b"123"
+        assert not any((copy / "keep").iterdir())
+
+    # Where one is named, it is followed.
+    assert fs.isdir(f"{folder}/run/keep")
+    assert fs.find(f"{folder}/run/keep") == [f"{folder}/run/keep/a", f"{folder}/run/keep/deep/b"]
+    fs.get(f"{folder}/run/keep", str(tmp_path / "precious"), recursive=True)
+    assert names_below(tmp_path / "precious") == ["a", "deep", "deep/b"]
+
+
 PRECIOUS = ["precious", "precious/a", "precious/deep", "precious/deep/b"]
 """What removals of links to it leave alone."""
 

@@ -16,7 +16,7 @@ use iogate_engine::{ClassBy, Origin};
 use iogate_vfs::Groups;
 use iogate_vfs::app::{AppFile, Process, account, application, application_of_user, job};
 
-use crate::declared_apps::DeclaredApps;
+use crate::declared_apps::{Declared, DeclaredApps};
 
 /// How long a process is believed to be the one that was looked at: process ids are not used again this soon.
 const TRUSTED: Duration = Duration::from_secs(1);
@@ -67,8 +67,8 @@ struct Known {
     /// When the process started, in ticks since boot: tells it from a later one with the same id.
     started: u64,
     seen: Instant,
-    /// Of what processes had said by then.
-    version: u64,
+    /// What the process had said by then.
+    said: Option<Declared>,
     rights: Rights,
 }
 
@@ -88,7 +88,7 @@ impl Rights {
 
 impl Known {
     fn is_fresh(&self, told: &DeclaredApps) -> bool {
-        self.seen.elapsed() < TRUSTED && self.version == told.version()
+        self.seen.elapsed() < TRUSTED && self.said == told.said(self.client.0)
     }
 }
 
@@ -193,19 +193,17 @@ impl Resolver {
     }
 
     fn look_at(&self, pid: u32, before: Option<Known>) -> Known {
-        let version = self.told.version();
         let (session, started) = stat(pid).unwrap_or_default();
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let rights = rights(&status);
+        let process = process_in(&status).unwrap_or(pid);
+        let said = self.told.said(process);
         let mut known = match before {
-            Some(before) if before.started == started && before.version == version => {
-                Known { rights, ..before }
-            }
+            Some(before) if before.started == started && before.said == said => Known { rights, ..before },
             _ => {
-                let process = process_in(&status).unwrap_or(pid);
                 let (app, job, account) = self.application(pid, process, session);
                 let (client, seen) = (ClientId(process), Instant::now());
-                Known { app, job, account, client, started, seen, version, rights }
+                Known { app, job, account, client, started, seen, said, rights }
             }
         };
         known.seen = Instant::now();
@@ -373,6 +371,14 @@ mod tests {
         told.tell(child.id(), b"99").expect("it is there");
         assert_eq!(class(ClassBy::App, 0), AppId(99), "it counts at once");
         assert_eq!(applications.names().get(AppId(99)).as_deref(), Some("99"));
+        let mut known = applications.known.read().expect("nothing panics")[&child.id()];
+        // However busy the machine is.
+        known.seen = Instant::now() + Duration::from_secs(60);
+        told.tell(std::process::id(), b"7").expect("it is there");
+        told.tell(child.id(), b"99").expect("it is there");
+        assert!(known.is_fresh(&told), "nothing new was said by it");
+        told.tell(child.id(), b"7").expect("it is there");
+        assert!(!known.is_fresh(&told));
         child.kill().expect("it runs");
         child.wait().expect("it was started here");
         assert_eq!(told.tell(child.id(), b"7"), Err(Errno::SRCH));

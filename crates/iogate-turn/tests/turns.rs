@@ -133,6 +133,23 @@ fn a_turn_ends_by_its_own_clock_when_nobody_answers() {
     coordinator.wait_until(|coordinator| coordinator.entries() == 0);
 }
 
+#[test]
+fn a_turn_ends_though_its_renewal_is_not_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    // It is renewed after 8 s, and an answer is waited for as long: more than its end may take.
+    let coordinator = Coordinator::start(&unix(folder.path()), config(24_000));
+    let turns = turns(&coordinator.endpoint(), &[]);
+    let turn = take(&turns);
+    coordinator.be_deaf(true);
+    coordinator.wait_until(|coordinator| coordinator.unheard() == 1);
+    turn.release().unwrap();
+    let asked = (coordinator.unheard(), coordinator.connections());
+    assert_eq!(asked, (1, 1), "the renewal is still waited for, and nothing else was asked");
+    coordinator.be_deaf(false);
+    coordinator.wait_until(|coordinator| coordinator.entries() == 0);
+    assert_eq!(coordinator.renewals(), 1, "its end is told at once, not when it would be renewed again");
+}
+
 /// Three that wait one behind the other: first, second, third.
 fn line(
     coordinator: &Coordinator,

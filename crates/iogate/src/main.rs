@@ -6,6 +6,7 @@ mod cli;
 mod commands;
 mod devices;
 mod failure;
+mod fitted;
 mod kept;
 mod metrics;
 mod output;

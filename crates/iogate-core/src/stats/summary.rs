@@ -18,6 +18,8 @@ use crate::wait::WaitReason;
 
 /// Applications in [`Summary::now`].
 pub const NOW_MAX: usize = 24;
+/// What a group of all those is called that have none of their own.
+const OTHER: &str = "other";
 
 /// What a gate did.
 #[derive(Clone, Debug)]
@@ -332,6 +334,24 @@ impl Summary {
         }
     }
 
+    /// Leaves out the second half of each list, which has less than the first: of applications, files and targets it is together in the
+    /// group called `other`. False if there is nothing more to leave out.
+    pub fn halve(&mut self) -> bool {
+        let mut is_shorter = false;
+        for groups in [&mut self.apps, &mut self.files, &mut self.targets] {
+            let named = groups.iter().filter(|group| group.id.is_some()).count();
+            is_shorter |= named > 0;
+            // What is together already stands last.
+            if let Some(other) = groups.split_off(named / 2).into_iter().reduce(Group::joined) {
+                groups.push(Group { id: None, name: OTHER.into(), ..other });
+            }
+        }
+        is_shorter |= !self.now.is_empty() || !self.patterns.is_empty();
+        self.now.truncate(self.now.len() / 2);
+        self.patterns.truncate(self.patterns.len() / 2);
+        is_shorter
+    }
+
     /// Reads and writes.
     pub fn ops(&self) -> [(&'static str, &OpSummary); 2] {
         [("read", &self.read), ("write", &self.write)]
@@ -442,7 +462,7 @@ fn groups<K: Copy + Eq + core::hash::Hash>(
         other.last = other.last.max(sums.last);
     }
     if other.requests > 0 {
-        groups.push(Group::new(None, "other".into(), &other));
+        groups.push(Group::new(None, OTHER.into(), &other));
     }
     groups
 }
@@ -460,5 +480,62 @@ impl Group {
             waiting_max_ns: sums.waiting_max.as_nanos(),
             span_ns: sums.last.since(first).as_nanos(),
         }
+    }
+
+    /// Both together. When they began and ended is not known any more: the longer of their times is less than all of it.
+    fn joined(self, more: Group) -> Group {
+        let requests = self.requests + more.requests;
+        let waiting = |group: &Group| u128::from(group.waiting_mean_ns) * u128::from(group.requests);
+        Group {
+            requests,
+            bytes: self.bytes + more.bytes,
+            dispatches: self.dispatches + more.dispatches,
+            waiting_mean_ns: ((waiting(&self) + waiting(&more)) / u128::from(requests.max(1))) as u64,
+            waiting_max_ns: self.waiting_max_ns.max(more.waiting_max_ns),
+            span_ns: self.span_ns.max(more.span_ns),
+            ..self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+    use crate::sched::SchedulerKind;
+
+    fn group(id: Option<u64>, requests: u64, waiting_mean_ns: u64) -> Group {
+        Group {
+            id,
+            name: id.map_or(OTHER.into(), |id| id.to_string()),
+            requests,
+            bytes: requests * 10,
+            dispatches: requests,
+            waiting_mean_ns,
+            waiting_max_ns: waiting_mean_ns * 2,
+            span_ns: 7,
+        }
+    }
+
+    #[test]
+    fn what_half_a_summary_leaves_out_is_together() {
+        let config = SchedulerConfig::new(SchedulerKind::Fifo);
+        let mut summary = Summary::new(&Stats::default(), &config, 8, &Numbers, 32);
+        summary.apps = vec![group(Some(1), 9, 1), group(Some(2), 6, 10), group(Some(3), 3, 40)];
+        summary.files = vec![group(Some(1), 9, 1), group(Some(2), 8, 1), group(None, 4, 7)];
+        summary.now = vec![AppNow::default(); 3];
+        assert!(summary.halve());
+        assert_eq!(
+            summary.apps,
+            [group(Some(1), 9, 1), group(None, 9, 20)]
+                .map(|group| Group { waiting_max_ns: if group.id.is_some() { 2 } else { 80 }, ..group })
+        );
+        assert_eq!(summary.files[1], Group { waiting_max_ns: 14, ..group(None, 12, 3) });
+        assert_eq!((summary.files.len(), summary.now.len()), (2, 1));
+        assert!(summary.halve());
+        assert_eq!((summary.apps.len(), summary.apps[0].requests), (1, 18), "{:?}", summary.apps);
+        assert!(!summary.halve());
+        assert_eq!((summary.apps[0].requests, summary.files[0].requests), (18, 21));
     }
 }

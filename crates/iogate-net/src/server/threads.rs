@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use iogate_vfs::Watchdog;
 use rustix::event::epoll::EventFlags;
 
-use super::connection::Connection;
+use super::connection::{Connection, FromOne};
 use super::incoming::ReadScratch;
 use super::{Shared, THREADS_MAX, guarded, lock};
 use crate::transport::poll::{FIRST_CONNECTION, WAKE};
@@ -167,13 +167,13 @@ impl Shared {
         let access = Arc::clone(&at.access);
         let mut connections = lock(&self.connections);
         let mut per_client = lock(&self.per_client);
-        let from_one = per_client.entry(source.clone()).or_default();
-        let greeting = Arc::clone(&from_one.greeting);
-        let connection = Connection::new(self, token, socket, access, source, greeting);
+        let greeting = per_client.get(&source).map(|known| Arc::clone(&known.greeting)).unwrap_or_default();
+        let connection = Connection::new(self, token, socket, access, source.clone(), Arc::clone(&greeting));
+        connection.register()?;
+        let from_one = per_client.entry(source).or_insert(FromOne { connections: 0, greeting });
         let all = (connections.len(), self.limits.connections);
         let own = (from_one.connections, self.limits.connections_per_client);
         let too_many = too_many("server", all, own);
-        connection.register()?;
         from_one.connections += 1;
         connections.insert(token, Arc::clone(&connection));
         drop((connections, per_client));
@@ -237,5 +237,73 @@ fn watch(shared: &Arc<Shared>) {
             looked = Instant::now();
         }
         threads.watchdog.rest(Some(round.saturating_sub(looked.elapsed())), is_stopping);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{IoSlice, IoSliceMut};
+    use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+    use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
+    use iogate_engine::store::DirectoryStore;
+    use iogate_engine::{Engine, EngineConfig};
+    use iogate_vfs::{DirectoryTree, Users};
+
+    use super::*;
+    use crate::Endpoint;
+    use crate::server::{Export, Limits, Server, ServerConfig};
+    use crate::transport::auth::Policy;
+
+    /// A socket of which the kernel has nothing to tell: it is a directory.
+    struct NoSocket(OwnedFd);
+
+    impl Socket for NoSocket {
+        fn fd(&self) -> BorrowedFd<'_> {
+            self.0.as_fd()
+        }
+
+        fn read(&self, _: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+
+        fn write(&self, _: &[IoSlice<'_>]) -> io::Result<usize> {
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+    }
+
+    #[test]
+    fn nothing_is_kept_of_a_connection_that_cannot_be_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Arc::new(DirectoryStore::new(dir.path()).unwrap());
+        let tree = Arc::new(DirectoryTree::new(dir.path(), store.clone()).unwrap());
+        let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
+        let gate = GateConfig { scheduler, queue_max: 64, depth: 8, layout: Layout::SINGLE };
+        let export = Export {
+            name: "files".into(),
+            tree,
+            engine: Engine::new(&EngineConfig { gate }, store).unwrap(),
+            read_only: false,
+            striping: Layout::SINGLE,
+            users: Users::default(),
+            forwarders: Vec::new(),
+            answers: None,
+            devices: Vec::new(),
+        };
+        let config = ServerConfig {
+            exports: vec![export],
+            node: 0,
+            nodes: 1,
+            limits: Limits::default(),
+            session_grace: Duration::from_secs(60),
+        };
+        let endpoint = Endpoint::Unix(dir.path().join("socket"));
+        let server = Server::start(config, vec![Listener::bind(&endpoint, Policy::Peer).unwrap()]).unwrap();
+        let shared = &server.shared;
+        let at = Arc::clone(&lock(&shared.listeners)[0]);
+        let socket = NoSocket(std::fs::File::open(dir.path()).unwrap().into());
+        let taken = shared.welcome(Box::new(socket), &at, Source::User(7));
+        assert_eq!(taken.unwrap_err().raw_os_error(), Some(libc::EPERM));
+        assert!(lock(&shared.per_client).is_empty() && lock(&shared.connections).is_empty());
     }
 }

@@ -2,7 +2,8 @@
 
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
+use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,11 @@ use iogate_core::wire::{
 use super::auth::{Binding, Credential};
 use super::blocking::{receive, send};
 use super::clock::{ClockOffset, Question};
+use super::listener::try_connect;
 use super::{Endpoint, PlainSocket, Socket, TlsClient, identity};
+
+/// How often a server that takes no connections just now is tried again.
+const AGAIN: Duration = Duration::from_millis(5);
 
 /// Reaches a server: the socket is connected when this returns. The time is the most that it may take.
 pub type Dial = Arc<dyn Fn(&Endpoint, Duration) -> io::Result<Box<dyn Socket>> + Send + Sync>;
@@ -45,7 +50,7 @@ pub fn dial_tls(tls: TlsClient, server_name: Option<String>) -> Dial {
 
 fn connected(endpoint: &Endpoint, timeout: Duration) -> io::Result<PlainSocket> {
     match endpoint {
-        Endpoint::Unix(path) => PlainSocket::new(UnixStream::connect(path)?.into()),
+        Endpoint::Unix(path) => PlainSocket::new(connected_unix(path, timeout)?),
         Endpoint::Tcp { host, port } => {
             let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
             let mut addresses = (host.as_str(), *port).to_socket_addrs()?;
@@ -57,6 +62,24 @@ fn connected(endpoint: &Endpoint, timeout: Duration) -> io::Result<PlainSocket> 
                 }
             };
             PlainSocket::new(stream.into())
+        }
+    }
+}
+
+/// The kernel tells nobody when there is room for one more connection to wait.
+fn connected_unix(path: &Path, timeout: Duration) -> io::Result<OwnedFd> {
+    let since = Instant::now();
+    loop {
+        match try_connect(path) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let left = timeout.saturating_sub(since.elapsed());
+                if left.is_zero() {
+                    let text = "too many connections wait there already, and it takes none";
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+                }
+                std::thread::sleep(left.min(AGAIN));
+            }
+            reached => return reached,
         }
     }
 }
@@ -210,5 +233,38 @@ impl ConnectError {
             | ConnectError::NoProof { source, .. } => source.kind(),
             ConnectError::Foreign { .. } => io::ErrorKind::InvalidData,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_takes_no_connections_is_given_up_in_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let server = UnixListener::bind(&path).unwrap();
+        rustix::net::listen(&server, 1).unwrap();
+        let mut waiting = Vec::new();
+        while let Ok(socket) = try_connect(&path) {
+            waiting.push(socket);
+        }
+        let (tell, told) = mpsc::channel();
+        let endpoint = Endpoint::Unix(path);
+        std::thread::spawn({
+            let endpoint = endpoint.clone();
+            move || tell.send(dial(&endpoint, Duration::from_millis(200)).map(drop))
+        });
+        let error = told.recv_timeout(Duration::from_secs(60)).expect("it hangs").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(error.to_string(), "too many connections wait there already, and it takes none");
+
+        let late = std::thread::spawn(move || dial(&endpoint, Duration::from_secs(60)).map(drop));
+        let _taken = server.accept().unwrap();
+        late.join().unwrap().expect("there is room now");
     }
 }

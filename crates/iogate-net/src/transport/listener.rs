@@ -228,7 +228,7 @@ fn bind_new_unix(path: &Path, mode: u32) -> io::Result<UnixListener> {
 }
 
 /// Connects, unless that would have to wait for the server to take connections.
-fn try_connect(path: &Path) -> io::Result<OwnedFd> {
+pub(super) fn try_connect(path: &Path) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     connect(&socket, &SocketAddrUnix::new(path)?)?;

@@ -1,9 +1,9 @@
 //! A turn: renewing it, ending it. What comes of that is decided by [`HeldTurn`].
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::ThreadId;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use iogate_core::coord::Admission;
 use iogate_core::coord::claimant::held::AGAIN;
@@ -15,6 +15,8 @@ use super::{Claimed, Local, clock, lock};
 
 /// How long the end of a turn waits for the coordinator's word; then the keeper goes on trying.
 const RELEASE_MAX: Duration = Duration::from_secs(1);
+/// How often it looks whether the keeper has done with the turn: about as long as an answer takes.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// A turn. Dropped, it ends.
 #[derive(Debug)]
@@ -44,6 +46,8 @@ pub(super) struct Kept {
     lease: AtomicU64,
     valid_until: AtomicU64,
     bytes: AtomicU64,
+    /// It was over while the keeper was busy with it, who is to tell the coordinator.
+    is_keepers_to_end: AtomicBool,
     /// `None` once the coordinator has been told that it is over.
     session: Mutex<Option<(Connection, HeldTurn)>>,
 }
@@ -70,6 +74,7 @@ impl Held {
             lease: AtomicU64::new(lease.length),
             valid_until: AtomicU64::new(lease.until),
             bytes: AtomicU64::new(0),
+            is_keepers_to_end: AtomicBool::new(false),
             session: Mutex::new(Some((connection, HeldTurn::new(granted.token, lease)))),
         });
         let _ = claimed.kept.set(Arc::downgrade(&kept));
@@ -137,12 +142,21 @@ impl Held {
             return Ok(());
         }
         kept.bytes.fetch_add(bytes, Relaxed);
-        if kept.users.fetch_sub(1, Relaxed) > 1 {
-            return if kept.is_valid() { Ok(()) } else { Err(self.lost()) };
+        let so_far = || if kept.is_valid() { Ok(()) } else { Err(self.lost()) };
+        {
+            // Nobody joins a turn between its last user's end and its being gone.
+            let mut all = lock(&local.claimed);
+            if kept.users.fetch_sub(1, Relaxed) > 1 {
+                return so_far();
+            }
+            all.retain(|claimed| !Arc::ptr_eq(claimed, &kept.claimed));
         }
-        lock(&local.claimed).retain(|claimed| !Arc::ptr_eq(claimed, &kept.claimed));
         local.let_go(kept);
-        let mut session = lock(&kept.session);
+        let Some(mut session) = kept.session_within(RELEASE_MAX) else {
+            kept.is_keepers_to_end.store(true, Relaxed);
+            local.keep(clock(), kept);
+            return so_far();
+        };
         let Some((connection, turn)) = session.as_mut() else { return Err(self.lost()) };
         turn.end(kept.bytes.load(Relaxed));
         let since = clock();
@@ -179,6 +193,19 @@ impl Kept {
         clock() < self.valid_until.load(Relaxed)
     }
 
+    /// The session, once the keeper has done with it; `None` if that takes longer.
+    fn session_within(&self, most: Duration) -> Option<MutexGuard<'_, Option<(Connection, HeldTurn)>>> {
+        let since = Instant::now();
+        loop {
+            match self.session.try_lock() {
+                Ok(session) => return Some(session),
+                Err(TryLockError::Poisoned(error)) => return Some(error.into_inner()),
+                Err(TryLockError::WouldBlock) if since.elapsed() >= most => return None,
+                Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK),
+            }
+        }
+    }
+
     /// Ends the session, and so the turn, if nobody uses the connection just now.
     pub(super) fn part(&self) {
         if let Ok(mut session) = self.session.try_lock()
@@ -198,6 +225,9 @@ impl Kept {
             Err(TryLockError::WouldBlock) => return Some(clock().saturating_add(AGAIN)),
         };
         let (connection, turn) = session.as_mut()?;
+        if self.is_keepers_to_end.load(Relaxed) && !turn.is_ending() {
+            turn.end(self.bytes.load(Relaxed));
+        }
         let sent = clock();
         let within = Duration::from_nanos(turn.within());
         let end = connection.call(&local.reach, &turn.request(), within).map_err(|(why, _)| why);

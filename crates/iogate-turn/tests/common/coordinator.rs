@@ -52,6 +52,8 @@ struct State {
     claim_refusal: Option<(u16, String)>,
     /// Tests: nothing is read any more.
     is_deaf: bool,
+    /// Requests that came since.
+    unheard: usize,
     /// Turns that were renewed.
     renewals: usize,
 }
@@ -105,6 +107,7 @@ impl Coordinator {
                 refusal: None,
                 claim_refusal: None,
                 is_deaf: false,
+                unheard: 0,
                 renewals: 0,
             }),
             changed: Condvar::new(),
@@ -155,6 +158,11 @@ impl Coordinator {
     pub(crate) fn be_deaf(&self, is_deaf: bool) {
         self.shared.lock().is_deaf = is_deaf;
         self.shared.changed.notify_all();
+    }
+
+    /// Requests that it has not looked at, as it is deaf.
+    pub(crate) fn unheard(&self) -> usize {
+        self.shared.lock().unheard
     }
 
     pub(crate) fn waiting(&self) -> usize {
@@ -337,8 +345,10 @@ fn serve(shared: &Arc<Shared>, number: u64, mut stream: Box<dyn Stream>) -> io::
         stream.read_exact(&mut fields)?;
         let request = Request::decode(header.kind, &fields).map_err(io::Error::other)?;
         let mut state = shared.lock();
-        while state.is_deaf && !state.is_stopped {
-            state = shared.changed.wait(state).unwrap();
+        if state.is_deaf {
+            state.unheard += 1;
+            state = shared.changed.wait_while(state, |state| state.is_deaf && !state.is_stopped).unwrap();
+            state.unheard -= 1;
         }
         if state.is_stopped {
             return Ok(());

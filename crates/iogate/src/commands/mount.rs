@@ -32,6 +32,7 @@ use crate::commands::serve::log_to_stderr;
 use crate::commands::{notify, policy, signals};
 use crate::devices;
 use crate::failure::Failure;
+use crate::fitted;
 use crate::kept::Keeper;
 use crate::metrics;
 use crate::storage::{self, Profiles};
@@ -39,11 +40,10 @@ use crate::watched::WatchedStore;
 
 /// What the serving process writes to its parent when the mount is ready.
 const READY: &[u8] = b"ready\n";
-/// Applications, files and targets in a status each, so that it fits the 64 KiB of an extended attribute.
+/// Applications, files and targets in a status each.
 const GROUPS_MAX: usize = 32;
-
-/// Characters of a name in a status.
-const NAME_CHARS_MAX: usize = 100;
+/// Bytes of a status: as much as an extended attribute holds.
+const STATUS_BYTES_MAX: usize = 1 << 16;
 
 pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     // Checked here too, so that what is wrong is said by the process that was asked.
@@ -387,11 +387,11 @@ impl Names for MountControl {
     fn app(&self, app: AppId) -> String {
         match self.apps.get().and_then(|apps| apps.get(app)) {
             // A user may call himself what fits an environment; a status has less room.
-            Some(name) => name.chars().take(NAME_CHARS_MAX).collect(),
+            Some(name) => fitted::name(&name),
             None if app.0 == 0 => "unknown".into(),
             None => {
                 let called = self.engine.paths_called(app).or_else(|| auth::class_called(app));
-                called.unwrap_or_else(|| app.to_string())
+                called.map_or_else(|| app.to_string(), |name| fitted::name(&name))
             }
         }
     }
@@ -404,11 +404,7 @@ impl Names for MountControl {
                 None => format!("file {file}"),
             },
         };
-        // The end of a long path says more than its start.
-        match name.char_indices().rev().nth(NAME_CHARS_MAX) {
-            Some((at, _)) => format!("\u{2026}{}", &name[at..]),
-            None => name,
-        }
+        fitted::end_of_path(&name)
     }
 }
 
@@ -449,7 +445,7 @@ impl MountControl {
 
 impl Control for MountControl {
     fn status(&self) -> Vec<u8> {
-        serde_json::to_vec(&self.summary()).unwrap_or_default()
+        fitted::json(self.summary(), STATUS_BYTES_MAX)
     }
 
     fn accounts(&self, from: u32) -> Vec<u8> {

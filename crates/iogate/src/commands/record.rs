@@ -39,7 +39,7 @@ pub(crate) fn record(args: &RecordArgs) -> Result<(), Failure> {
     let is_due = |signals: &mut Signals| {
         signals.pending().next().is_some() || until.is_some_and(|until| Instant::now() >= until)
     };
-    let mut recorder = Recorder { assembler: Assembler::default(), next: 0 };
+    let mut recorder = Recorder { assembler: Assembler::default(), reading: Reading::default() };
     let mut ended = recorder.take(&first, &mut trace).err();
     while ended.is_none() && !is_due(&mut signals) {
         match recorder.step(&source, name, &mut trace) {
@@ -75,24 +75,53 @@ pub(crate) fn events(
 ) -> Result<Vec<Event>, Failure> {
     let source = Source::open(place, shown, export)?;
     let name = name().context("random numbers")?;
+    let events = events_of(time, most, |from| source.read(name, from));
+    let events = events.map_err(|end| end.failure(&source))?;
+    let _ = source.read(name, u64::MAX);
+    Ok(events)
+}
+
+fn events_of(
+    time: Duration,
+    most: usize,
+    mut read: impl FnMut(u64) -> Result<Chunk, End>,
+) -> Result<Vec<Event>, End> {
     let until = Instant::now() + time;
-    let (mut events, mut next) = (Vec::new(), 0);
+    let (mut events, mut reading) = (Vec::new(), Reading::default());
     loop {
         let is_last = Instant::now() >= until || events.len() >= most;
-        let chunk = source.read(name, next).map_err(|end| end.failure(&source))?;
-        next = chunk.first + chunk.events.len() as u64;
+        let chunk = read(reading.next)?;
+        reading.took(&chunk);
         let is_empty = chunk.events.is_empty();
         events.extend(chunk.events);
-        if chunk.lost > 0 {
-            events.push(Event::Lost { arrivals: chunk.lost });
-        }
         if is_last {
-            let _ = source.read(name, u64::MAX);
+            events.extend(reading.end());
             return Ok(events);
         }
         if is_empty {
             std::thread::sleep(PAUSE);
         }
+    }
+}
+
+/// How far a recording has been read.
+#[derive(Debug, Default)]
+struct Reading {
+    /// The first event that has not been.
+    next: u64,
+    /// Arrivals lost before that. If it ever comes, an event before it says so.
+    lost: u64,
+}
+
+impl Reading {
+    fn took(&mut self, chunk: &Chunk) {
+        self.next = chunk.first + chunk.events.len() as u64;
+        self.lost = chunk.lost;
+    }
+
+    /// What is missing at the end, if nothing is read any more.
+    fn end(&self) -> Option<Event> {
+        (self.lost > 0).then_some(Event::Lost { arrivals: self.lost })
     }
 }
 
@@ -179,14 +208,13 @@ impl std::fmt::Display for Source<'_> {
 
 struct Recorder {
     assembler: Assembler,
-    /// The first event that has not been read.
-    next: u64,
+    reading: Reading,
 }
 
 impl Recorder {
     /// Reads a piece, and says how many events were in it.
     fn step(&mut self, source: &Source<'_>, name: u64, trace: &mut Trace) -> Result<usize, End> {
-        let chunk = source.read(name, self.next)?;
+        let chunk = source.read(name, self.reading.next)?;
         self.take(&chunk, trace)?;
         Ok(chunk.events.len())
     }
@@ -195,11 +223,18 @@ impl Recorder {
         for event in &chunk.events {
             self.assembler.push(*event);
         }
-        self.next = chunk.first + chunk.events.len() as u64;
+        self.reading.took(chunk);
         while let Some(line) = self.assembler.next_line() {
             trace.push(&line).map_err(End::Output)?;
         }
         trace.flush().map_err(End::Output)
+    }
+
+    /// Nothing more comes.
+    fn end(&mut self) {
+        if let Some(event) = self.reading.end() {
+            self.assembler.push(event);
+        }
     }
 
     /// Writes what is left, and says what there is.
@@ -211,6 +246,7 @@ impl Recorder {
         ended: Option<End>,
     ) -> Result<(), Failure> {
         let mut failed = None;
+        self.end();
         if !matches!(ended, Some(End::Output(_))) {
             let left = self.assembler.finish().try_for_each(|line| trace.push(&line));
             failed = left.and_then(|()| trace.flush()).err();
@@ -304,5 +340,72 @@ impl Trace {
         self.bytes = 0;
         self.pending.extend(HEADER.as_bytes());
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use iogate_core::request::RequestId;
+    use iogate_core::time::Time;
+    use iogate_core::{AppId, ClientId, FileId, Op};
+
+    use super::*;
+
+    fn arrived(id: u64) -> Event {
+        Event::Arrived {
+            id: RequestId(id),
+            time: Time::from_nanos(id),
+            app: AppId(1),
+            client: ClientId(1),
+            file: FileId(1),
+            op: Op::Write,
+            offset: id,
+            bytes: 1,
+        }
+    }
+
+    /// What a ring answers that is full, until it has room for two events, and is full again.
+    fn chunks() -> VecDeque<Chunk> {
+        [
+            Chunk { first: 0, events: vec![arrived(1)], lost: 2 },
+            Chunk { first: 1, events: Vec::new(), lost: 3 },
+            Chunk { first: 1, events: Vec::new(), lost: 3 },
+            Chunk { first: 1, events: vec![Event::Lost { arrivals: 3 }, arrived(2)], lost: 0 },
+            Chunk { first: 3, events: Vec::new(), lost: 4 },
+        ]
+        .into()
+    }
+
+    #[test]
+    fn each_loss_is_among_the_events_once() {
+        let mut chunks = chunks();
+        let mut read = Vec::new();
+        let events = events_of(Duration::from_secs(3600), 3, |from| {
+            read.push(from);
+            Ok(chunks.pop_front().expect("enough has been read"))
+        });
+        let expected = [arrived(1), Event::Lost { arrivals: 3 }, arrived(2), Event::Lost { arrivals: 4 }];
+        assert!(matches!(events, Ok(events) if events == expected));
+        assert_eq!(read, [0, 1, 1, 1, 3]);
+    }
+
+    #[test]
+    fn a_loss_at_the_end_is_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut trace = Trace::create(&dir.path().join("trace"), None, 0).ok().unwrap();
+        let mut recorder = Recorder { assembler: Assembler::default(), reading: Reading::default() };
+        for chunk in chunks() {
+            assert!(recorder.take(&chunk, &mut trace).is_ok());
+        }
+        assert_eq!(recorder.assembler.lost(), 3);
+        recorder.end();
+        assert_eq!(recorder.assembler.lost(), 7);
+        let mut lines = Vec::new();
+        recorder.assembler.finish().for_each(|line| line.write(&mut lines).unwrap());
+        let lines = String::from_utf8(lines).unwrap();
+        let lost: Vec<_> = lines.lines().map(|line| line.rsplit_once(',').unwrap().1).collect();
+        assert_eq!(lost, ["3", "4"]);
     }
 }

@@ -4,6 +4,8 @@ use alloc::vec::Vec;
 
 use super::SECOND;
 
+/// When something is due for a turn that is being looked after: whoever does so says.
+const IN_HAND: u64 = u64::MAX;
 /// How long who looks after turns waits for another one before it ends: a program that takes many short ones starts it once.
 const LINGER: u64 = 2 * SECOND;
 
@@ -72,18 +74,21 @@ impl<T: Clone + PartialEq> Renewals<T> {
         }
     }
 
-    /// Something is due for a turn again, if it is not over.
+    /// Something is due for a turn that was looked after, if it is not over: then, or sooner if it was [added](Renewals::add) anew meanwhile.
     pub fn due_again(&mut self, due: u64, turn: &T) {
         if let Some((at, _)) = self.turns.iter_mut().find(|(_, other)| other == turn) {
-            *at = due;
+            *at = due.min(*at);
         }
     }
 
     /// What the thread does next.
     pub fn next(&mut self, now: u64) -> Task<T> {
-        let first = self.turns.iter().min_by_key(|(due, _)| *due);
+        let first = self.turns.iter_mut().min_by_key(|(due, _)| *due);
         let wakes = match first {
-            Some((due, turn)) if *due <= now => return Task::Due(turn.clone()),
+            Some((due, turn)) if *due <= now => {
+                *due = IN_HAND;
+                return Task::Due(turn.clone());
+            }
             Some((due, _)) => *due,
             None => self.idle_since.saturating_add(LINGER),
         };
@@ -123,6 +128,19 @@ mod tests {
         renewals.remove(10, &'a');
         assert_eq!(renewals.next(10), Task::Wait(20));
         assert_eq!(renewals.iter().collect::<Vec<_>>(), [&'d']);
+    }
+
+    #[test]
+    fn what_becomes_due_while_a_turn_is_looked_after_is_not_put_off() {
+        let mut renewals = Renewals::default();
+        renewals.add(5, 'a');
+        assert_eq!(renewals.next(5), Task::Due('a'));
+        renewals.remove(6, &'a');
+        assert_eq!(renewals.add(6, 'a'), Need::Nothing, "the thread looks again when it is done");
+        renewals.due_again(20, &'a');
+        assert_eq!(renewals.next(7), Task::Due('a'));
+        renewals.due_again(20, &'a');
+        assert_eq!(renewals.next(7), Task::Wait(20));
     }
 
     #[test]
