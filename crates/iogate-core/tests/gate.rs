@@ -252,42 +252,45 @@ fn the_device_time_of_the_last_second_is_divided_as_the_weights_are() {
     );
 }
 
-/// How many bytes a sequential reader has in a row that has grown its quantum while so many others, who came before it, were served one
-/// after the other; and who always asks for more, while one waits who came last.
-fn turn_after(kind: SchedulerKind, others: u64) -> u64 {
+/// How long the request waits that comes last, while a sequential reader that always asks for more has grown its quantum at each of a crowd of
+/// others, who came before it; a dispatch takes 100 us, and 10 ms from then on.
+fn waits_for_a_turn(kind: SchedulerKind, crowd: u64) -> Span {
     let piece = 65_536;
     let mut gate = Gate::new(&config(kind, 1)).unwrap();
-    let now = Time::from_nanos(1);
-    for id in 1..=others {
+    let mut now = Time::ZERO;
+    for id in 1..=crowd {
         gate.submit(now, &request(id, id, Op::Read, 0, 4096)).unwrap();
     }
     let reads = |place: u64| request(1_000_000 + place, 1_000_000, Op::Read, place * u64::from(piece), piece);
     gate.submit(now, &reads(0)).unwrap();
-    gate.submit(now, &request(others + 1, others + 1, Op::Read, 0, 4096)).unwrap();
-    let (mut next, mut bytes) = (1, 0);
+    let (mut next, mut came) = (1, None);
     loop {
         let Decision::Dispatch(dispatch) = gate.next(now) else { panic!("nothing waits for time") };
-        if dispatch.file == FileId(others + 1) {
-            return bytes;
+        if dispatch.file == FileId(crowd + 1) {
+            return now.since(came.expect("it has come"));
         }
         if dispatch.file == FileId(1_000_000) {
-            bytes += dispatch.bytes;
+            if came.is_none() {
+                gate.submit(now, &request(crowd + 1, crowd + 1, Op::Read, 0, 4096)).unwrap();
+                came = Some(now);
+            }
             // The next piece is there before this one is complete.
             gate.submit(now, &reads(next)).unwrap();
             next += 1;
         }
+        now = now + if came.is_some() { Span::from_millis(10) } else { Span::from_micros(100) };
         gate.complete(now, dispatch.id, Outcome::Done { bytes: dispatch.bytes });
     }
 }
 
 #[test]
-fn a_turn_is_bounded_however_many_others_were_served_before_it() {
+fn what_has_aged_goes_before_a_turn_however_long_that_is() {
     for kind in [SchedulerKind::Aioli, SchedulerKind::Mlf] {
-        let most = 65_536 + (32 << 10 << 10);
-        let some = turn_after(kind, 100);
-        assert!(some > 100 * 32_768 / 2 && some <= most, "{kind:?}: {some} bytes");
-        let many = turn_after(kind, 10_000);
-        assert!(many <= most, "{kind:?}: {many} bytes, at most {most}");
+        let some = waits_for_a_turn(kind, 100);
+        assert!(some > Span::from_millis(100) && some < Span::from_secs(1), "{kind:?}: {some}");
+        // Its turn has 313 MB, and takes 50 s.
+        let many = waits_for_a_turn(kind, 10_000);
+        assert!(many <= Span::from_millis(5_010), "{kind:?}: {many}");
     }
 }
 

@@ -6,8 +6,7 @@
 //!
 //! O(log q) to insert and to select, q the number of queues; the published form walks the queue to insert and all queues to select.
 //!
-//! A request waits at most `age_max`, plus the service of what has aged before it and of the turn in service (at
-//! most 1024 x `quantum_base` bytes past its run, each piece of it waited for at most `contiguous_wait`).
+//! A request waits at most `age_max`, plus the service of what has aged before it and of the dispatch in service.
 
 use super::SchedulerConfig;
 use super::quantum::{Discipline, Quantum};

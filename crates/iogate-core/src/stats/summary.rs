@@ -342,7 +342,8 @@ impl Summary {
             let named = groups.iter().filter(|group| group.id.is_some()).count();
             is_shorter |= named > 0;
             // What is together already stands last.
-            if let Some(other) = groups.split_off(named / 2).into_iter().reduce(Group::joined) {
+            let left_out = groups.split_off(named / 2).into_iter();
+            if let Some(other) = left_out.reduce(|all, more| all.joined(&more)) {
                 groups.push(Group { id: None, name: OTHER.into(), ..other });
             }
         }
@@ -483,14 +484,14 @@ impl Group {
     }
 
     /// Both together. When they began and ended is not known any more: the longer of their times is less than all of it.
-    fn joined(self, more: Group) -> Group {
+    fn joined(self, more: &Group) -> Group {
         let requests = self.requests + more.requests;
         let waiting = |group: &Group| u128::from(group.waiting_mean_ns) * u128::from(group.requests);
         Group {
             requests,
             bytes: self.bytes + more.bytes,
             dispatches: self.dispatches + more.dispatches,
-            waiting_mean_ns: ((waiting(&self) + waiting(&more)) / u128::from(requests.max(1))) as u64,
+            waiting_mean_ns: ((waiting(&self) + waiting(more)) / u128::from(requests.max(1))) as u64,
             waiting_max_ns: self.waiting_max_ns.max(more.waiting_max_ns),
             span_ns: self.span_ns.max(more.span_ns),
             ..self

@@ -1,4 +1,5 @@
-//! No read sees what is old, and no sync is complete before all is durable: against a store that knows each page's content, with everything underway at the same time.
+//! No read sees what is old, and no sync is complete before all is durable: against a store that knows each page's content, with
+//! everything underway at the same time.
 
 use std::collections::HashMap;
 

@@ -380,12 +380,20 @@ impl Quantum {
         }
     }
 
-    fn pick(&mut self, now: Time, draining: bool) -> Choice {
-        if let Some(queue) = self.aged_queue(now) {
-            let run = self.queues[queue].walk_from(self.queues[queue].oldest().seq, self.caps);
-            self.begin_turn(now, queue, &run, 0);
-            return Choice::Serve(run);
+    /// What has aged goes before everything: of aioli, the turn that is open is over.
+    fn serve_aged(&mut self, now: Time) -> Option<Choice> {
+        let queue = self.aged_queue(now)?;
+        if self.one_at_a_time {
+            while !self.turns.is_empty() {
+                self.end_turn(0);
+            }
         }
+        let run = self.queues[queue].walk_from(self.queues[queue].oldest().seq, self.caps);
+        self.begin_turn(now, queue, &run, 0);
+        Some(Choice::Serve(run))
+    }
+
+    fn pick(&mut self, now: Time, draining: bool) -> Choice {
         if !self.one_at_a_time
             && !draining
             && let Some(choice) = self.keep_slots(now)
@@ -438,7 +446,7 @@ impl Quantum {
             }
             let queue = &mut self.queues[chosen];
             let run = queue.walk_from(queue.run[0], self.caps);
-            let granted = queue.run_quantum.min(bytes_of(&run) + (self.quantum_base << FACTOR_LOG2_MAX));
+            let granted = queue.run_quantum;
             self.begin_turn(now, chosen, &run, granted);
             return Choice::Serve(run);
         }
@@ -487,7 +495,8 @@ impl Model for Quantum {
         if self.queues.iter().all(|queue| queue.waiting.is_empty()) {
             return Choice::Idle;
         }
-        self.go_on(now, draining).unwrap_or_else(|| self.pick(now, draining))
+        let aged = self.serve_aged(now);
+        aged.or_else(|| self.go_on(now, draining)).unwrap_or_else(|| self.pick(now, draining))
     }
 
     fn know_device(&mut self, prices: &Prices, in_service: u32, depth: u32) {

@@ -74,7 +74,8 @@ impl<T: Clone + PartialEq> Renewals<T> {
         }
     }
 
-    /// Something is due for a turn that was looked after, if it is not over: then, or sooner if it was [added](Renewals::add) anew meanwhile.
+    /// Something is due for a turn that was looked after, if it is not over: then, or sooner where it was [added](Renewals::add) anew
+    /// meanwhile.
     pub fn due_again(&mut self, due: u64, turn: &T) {
         if let Some((at, _)) = self.turns.iter_mut().find(|(_, other)| other == turn) {
             *at = due.min(*at);
