@@ -418,3 +418,21 @@ fn what_spares_seeks_for_nothing_is_left_as_soon_as_it_can_be() {
     let why = "aioli -> fifo: seeks cost too little to be spared by waits";
     assert_eq!(live.choice(now).why, why);
 }
+
+#[test]
+fn what_it_has_looked_at_is_not_forgotten_with_what_it_has_begun_with() {
+    let mut live = sparing_seeks();
+    let now = Time::ZERO + Span::from_secs(1);
+    assert!(live.consider(&mut served_alone(Time::ZERO, 4_096), now));
+    while live.step(now) == Next::More {}
+    live.settled(now, false);
+    let before = live.choice(now);
+    assert!(before.windows == 1 && before.simulated > 0, "{before:?}");
+    // Jumps are cheap.
+    assert!(live.consider(&mut served_alone(now, 1 << 20), now));
+    assert_eq!(proposed(&live).as_deref(), Some("fifo"));
+    live.settled(now, true);
+    let after = live.choice(now);
+    assert_eq!((after.windows, after.simulated), (before.windows, before.simulated));
+    assert_eq!(after.switches, before.switches + 1);
+}

@@ -1,6 +1,6 @@
 //! What a chooser begins with: after the first requests a prior says what situations like this one gained by.
 
-use super::{Chooser, Reason};
+use super::{Chooser, Reason, Status};
 use crate::auto::prior::{Prior, Traits};
 use crate::auto::ring::{Limits, Ring};
 use crate::time::Span;
@@ -10,6 +10,14 @@ impl Chooser {
     pub fn beginning_with(mut self, prior: Prior) -> Chooser {
         self.prior = (!prior.nodes().is_empty()).then_some(prior);
         self
+    }
+
+    /// Goes on counting where the one before it was given up, which was a change.
+    pub(in crate::auto) fn counting_on(self, before: Status) -> Chooser {
+        let Status { change, considered, error, turns, corrected, .. } = self.status;
+        let switches = before.switches + 1;
+        let status = Status { change, considered, error, turns, corrected, switches, ..before };
+        Chooser { status, ..self }
     }
 
     /// What the prior was told, once it was.
