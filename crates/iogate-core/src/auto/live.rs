@@ -398,13 +398,13 @@ impl Live {
             return;
         };
         if applied {
-            let before = self.chooser.status().clone();
-            let from = before.change.to.clone();
+            let from = self.chooser.status().change.to.clone();
             let change = Change { at: now, from, to: to.clone(), reason, predicted: 0, measured: None };
             self.changes.note(&change);
             (self.given_up, self.giving_up) = (Some(change), None);
             self.gate.scheduler = to;
-            self.chooser = Chooser::new(&self.gate, self.storage.pricing(), now).counting_on(before);
+            let chooser = Chooser::new(&self.gate, self.storage.pricing(), now);
+            self.chooser = chooser.counting_on(self.chooser.status());
         }
     }
 

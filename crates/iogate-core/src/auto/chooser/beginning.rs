@@ -13,10 +13,9 @@ impl Chooser {
     }
 
     /// Goes on counting where the one before it was given up, which was a change.
-    pub(in crate::auto) fn counting_on(self, before: Status) -> Chooser {
-        let Status { change, considered, error, turns, corrected, .. } = self.status;
-        let switches = before.switches + 1;
-        let status = Status { change, considered, error, turns, corrected, switches, ..before };
+    pub(in crate::auto) fn counting_on(self, before: &Status) -> Chooser {
+        let Status { switches, probes, windows, simulated, memory_max, .. } = *before;
+        let status = Status { switches: switches + 1, probes, windows, simulated, memory_max, ..self.status };
         Chooser { status, ..self }
     }
 
