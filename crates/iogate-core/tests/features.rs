@@ -203,6 +203,64 @@ fn what_was_long_ago_counts_less() {
     assert!(features.apps()[0].arrivals < EPOCH);
 }
 
+/// In a table with one entry for each place these two would drive each other out.
+#[test]
+fn who_shares_a_place_with_another_one_is_counted_once() {
+    let mut features = Features::default();
+    for index in 0..u64::from(EPOCH) {
+        let [client, file] = if index % 2 == 0 { [29, 7] } else { [34, 19] };
+        features.arrived(Time::from_nanos(index), &arrival(1, client as u32, file, index * 4096));
+    }
+    let seen = &features.apps()[0];
+    assert_eq!((seen.clients(), seen.files()), (2, 2));
+}
+
+#[test]
+fn who_is_driven_out_by_another_application_is_not_busy_for_ever() {
+    let mut features = Features::default();
+    let both = [(AppId(1), ClientId(23)), (AppId(2), ClientId(17))];
+    for index in 0..u64::from(EPOCH) / 2 {
+        for (app, client) in both {
+            features.arrived(Time::from_nanos(index), &arrival(app.0, client.0, 1, index * 4096));
+        }
+        for (app, client) in both {
+            features.completed(Time::from_nanos(index), app, client);
+        }
+    }
+    for seen in features.apps() {
+        assert_eq!((seen.width, seen.outstanding), (seen.arrivals, seen.arrivals), "{}", seen.app);
+    }
+    // Many more than there is room for come once each, and one goes on: beside it there are no more than there is room for.
+    for index in 0..100_000u32 {
+        features.arrived(Time::from_nanos(1_000 + u64::from(index)), &arrival(1, 100 + index, 1, 0));
+        features.arrived(Time::from_nanos(1_000 + u64::from(index)), &arrival(2, 100 + index, 1, 0));
+    }
+    for seen in features.apps() {
+        assert!(seen.width / seen.arrivals <= 1_024, "{}: {} of {}", seen.app, seen.width, seen.arrivals);
+    }
+}
+
+#[test]
+fn as_many_clients_and_files_as_there_are_places_for_are_counted_well() {
+    let mut features = Features::default();
+    let mut random = 1u64;
+    let mut ids = |count: usize| -> Vec<u32> {
+        let mut next = || {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) as u32
+        };
+        (0..count).map(|_| next()).collect()
+    };
+    let (clients, files) = (ids(256), ids(128));
+    for index in 0..u64::from(EPOCH) {
+        let (client, file) = (clients[index as usize % 256], files[index as usize % 128]);
+        features.arrived(Time::from_nanos(index), &arrival(1, client, file.into(), index * 4096));
+    }
+    let seen = &features.apps()[0];
+    assert!((256..=264).contains(&seen.clients()), "{}", seen.clients());
+    assert!((128..=132).contains(&seen.files()), "{}", seen.files());
+}
+
 #[test]
 fn memory_is_bounded_and_who_comes_now_has_a_place() {
     let mut features = Features::default();

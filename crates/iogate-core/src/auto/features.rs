@@ -1,7 +1,7 @@
 //! What is seen of arrivals: scale-free features of each application, and of all together.
 //!
 //! Told of each arrival and completion, it costs O(1) for one and takes about 200 KiB, whatever the load: tables of clients and of
-//! files where those of equal remainders replace each other, and at most [`APPS_MAX`] applications; who was seen longest ago makes
+//! files where those of equal remainders share eight entries, and at most [`APPS_MAX`] applications; who was seen longest ago makes
 //! room. When an application has had [`EPOCH`] arrivals, its counts are halved: what was long ago counts less.
 //!
 //! It belongs beside a gate, where the driver knows the client of a request; the gate's slots do not.
@@ -10,6 +10,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::hash::Hasher;
+use core::ops::Range;
 
 use crate::hash::{HashMap, IdHasher};
 use crate::request::{AppId, ClientId, FileId, Op, Request};
@@ -24,6 +25,8 @@ pub const ENDS: usize = 8;
 
 const CLIENTS: usize = 1024;
 const FILES: usize = 512;
+/// Entries among which a client or a file has one: of two that met in one each would drive the other out at every arrival.
+const WAYS: usize = 8;
 /// One in so many arrivals of an application that has no place looks for one: looking costs a walk over all.
 const LOOK_EVERY: u32 = 64;
 const NOBODY: u32 = u32::MAX;
@@ -36,6 +39,8 @@ pub struct Features {
     latest: (AppId, u32),
     clients: Box<[ClientSeen]>,
     files: Box<[FileSeen]>,
+    /// Arrivals, by which it is known which entry was used last.
+    arrivals: u32,
     homeless: u32,
     epochs: u32,
 }
@@ -103,6 +108,8 @@ struct ClientSeen {
     /// The epoch that it was counted in.
     epoch: u32,
     outstanding: u32,
+    /// The number of its last arrival.
+    used: u32,
     file: FileId,
     /// Of its last arrival.
     start: u64,
@@ -118,7 +125,29 @@ struct FileSeen {
     epochs: [u32; 4],
     /// The next of the ends to be replaced.
     next: u32,
+    /// The number of its last arrival.
+    used: u32,
     ends: [u64; ENDS],
+}
+
+impl ClientSeen {
+    /// A client of which nothing is known.
+    fn new(app: AppId, client: ClientId, place: u32) -> ClientSeen {
+        let (file, idle) = (FileId(0), Time::MAX);
+        ClientSeen { app, client, place, epoch: 0, outstanding: 0, used: 0, file, start: 0, end: 0, idle }
+    }
+
+    fn is(&self, app: AppId, client: ClientId) -> bool {
+        (self.app, self.client) == (app, client) && self.place != NOBODY
+    }
+}
+
+impl FileSeen {
+    /// A file of which nothing is known.
+    fn new(file: FileId) -> FileSeen {
+        // Nothing begins at the last byte's end.
+        FileSeen { file, epochs: [0; 4], next: 0, used: 0, ends: [u64::MAX; ENDS] }
+    }
 }
 
 impl Usual {
@@ -212,25 +241,15 @@ impl AppSeen {
 
 impl Default for Features {
     fn default() -> Features {
-        let client = ClientSeen {
-            app: AppId(0),
-            client: ClientId(0),
-            place: NOBODY,
-            epoch: 0,
-            outstanding: 0,
-            file: FileId(0),
-            start: 0,
-            end: 0,
-            idle: Time::MAX,
-        };
-        // Nothing begins at the last byte's end.
-        let file = FileSeen { file: FileId(0), epochs: [0; 4], next: 0, ends: [u64::MAX; ENDS] };
+        let client = ClientSeen::new(AppId(0), ClientId(0), NOBODY);
+        let file = FileSeen::new(FileId(0));
         Features {
             apps: Vec::with_capacity(APPS_MAX),
             index: HashMap::default(),
             latest: (AppId(0), NOBODY),
             clients: vec![client; CLIENTS].into(),
             files: vec![file; FILES].into(),
+            arrivals: 0,
             homeless: 0,
             epochs: 0,
         }
@@ -241,9 +260,12 @@ impl Features {
     /// A request has arrived.
     pub fn arrived(&mut self, now: Time, request: &Request) {
         let Some(place) = self.place(request.app) else { return };
+        self.arrivals = self.arrivals.wrapping_add(1);
         let file = self.file(request, place);
-        let client = self.clients.get_mut(client_slot(request.app, request.client));
-        let (Some(app), Some(client)) = (self.apps.get_mut(place as usize), client) else { return };
+        let at = self.client(request, place);
+        let (Some(app), Some(client)) = (self.apps.get_mut(place as usize), self.clients.get_mut(at)) else {
+            return;
+        };
         app.last = now;
         app.arrivals += 1;
         app.reads += u32::from(request.op == Op::Read);
@@ -252,25 +274,15 @@ impl Features {
         app.size.vote(request.bytes.into());
         app.sizes.record(request.bytes.into());
 
-        let known = client.place == place && client.app == request.app && client.client == request.client;
-        if known {
-            if client.file == request.file {
-                app.steps += 1;
-                app.follows += u32::from(client.end == request.offset);
-                app.ascending += u32::from(client.end <= request.offset);
-                app.stride.vote(request.offset.wrapping_sub(client.start) as i64);
-            }
-            if client.outstanding == 0 && client.idle != Time::MAX {
-                app.thinks.record(now.since(client.idle).as_nanos());
-            }
-        } else {
-            // Whoever it was is not seen any more.
-            let (old, gone) = (client.place, client.outstanding > 0);
-            *client = ClientSeen { place, outstanding: 0, idle: Time::MAX, epoch: 0, ..*client };
-            (client.app, client.client) = (request.app, request.client);
-            if gone && old == place {
-                app.busy = app.busy.saturating_sub(1);
-            }
+        // Whoever has just come has come nowhere before.
+        if client.epoch != 0 && client.file == request.file {
+            app.steps += 1;
+            app.follows += u32::from(client.end == request.offset);
+            app.ascending += u32::from(client.end <= request.offset);
+            app.stride.vote(request.offset.wrapping_sub(client.start) as i64);
+        }
+        if client.outstanding == 0 && client.idle != Time::MAX {
+            app.thinks.record(now.since(client.idle).as_nanos());
         }
         if client.epoch != app.epoch {
             client.epoch = app.epoch;
@@ -278,6 +290,7 @@ impl Features {
         }
         app.busy += u32::from(client.outstanding == 0);
         client.outstanding += 1;
+        client.used = self.arrivals;
         (client.file, client.start, client.end) = (request.file, request.offset, request.end());
         app.outstanding = app.outstanding.saturating_add(client.outstanding);
         app.width = app.width.saturating_add(app.busy);
@@ -289,10 +302,8 @@ impl Features {
 
     /// A request of this client has been carried out.
     pub fn completed(&mut self, now: Time, app: AppId, client: ClientId) {
-        let seen = &mut self.clients[client_slot(app, client)];
-        if (seen.app, seen.client) != (app, client) || seen.outstanding == 0 {
-            return;
-        }
+        let mut set = self.clients[client_set(app, client)].iter_mut();
+        let Some(seen) = set.find(|seen| seen.is(app, client) && seen.outstanding > 0) else { return };
         seen.outstanding -= 1;
         seen.idle = now;
         if seen.outstanding == 0
@@ -315,13 +326,35 @@ impl Features {
             + size_of_val(&*self.files)
     }
 
+    /// Where the request's client is, which drives another one out if it has not been there.
+    fn client(&mut self, request: &Request, place: u32) -> usize {
+        let Request { app, client, .. } = *request;
+        let (set, now) = (client_set(app, client), self.arrivals);
+        let seen = &self.clients[set.clone()];
+        let known = seen.iter().position(|seen| seen.is(app, client));
+        let at = set.start + known.unwrap_or_else(|| oldest(seen, now, |seen| seen.used));
+        let before = &mut self.clients[at];
+        if !before.is(app, client) || before.place != place {
+            let gone = core::mem::replace(before, ClientSeen::new(app, client, place));
+            // Whoever it was is not seen any more.
+            let of = self.apps.get_mut(gone.place as usize).filter(|of| of.app == gone.app);
+            if let Some(of) = of.filter(|_| gone.outstanding > 0) {
+                of.busy = of.busy.saturating_sub(1);
+            }
+        }
+        at
+    }
+
     /// Whether the request continues one of the file's last arrivals, and whether the file is one more of its application's in this epoch.
     fn file(&mut self, request: &Request, place: u32) -> (bool, bool) {
         let epoch = self.apps[place as usize].epoch;
-        let seen = &mut self.files[slot(request.file.0, 0, FILES)];
-        if seen.file != request.file {
-            *seen = FileSeen { file: request.file, epochs: [0; 4], next: 0, ends: [u64::MAX; ENDS] };
+        let set = &mut self.files[set_of(request.file.0, 0, FILES)];
+        let known = set.iter().position(|seen| seen.file == request.file);
+        let seen = &mut set[known.unwrap_or_else(|| oldest(set, self.arrivals, |seen| seen.used))];
+        if known.is_none() {
+            *seen = FileSeen::new(request.file);
         }
+        seen.used = self.arrivals;
         let continues = seen.ends.contains(&request.offset);
         seen.ends[seen.next as usize % ENDS] = request.end();
         seen.next = seen.next.wrapping_add(1);
@@ -367,15 +400,22 @@ impl Features {
     }
 }
 
-fn client_slot(app: AppId, client: ClientId) -> usize {
-    slot(app.0.into(), client.0.into(), CLIENTS)
+fn client_set(app: AppId, client: ClientId) -> Range<usize> {
+    set_of(app.0.into(), client.0.into(), CLIENTS)
 }
 
-fn slot(a: u64, b: u64, slots: usize) -> usize {
+/// The entries of which one may be of this.
+fn set_of(a: u64, b: u64, entries: usize) -> Range<usize> {
     let mut hasher = IdHasher::default();
     hasher.write_u64(a);
     hasher.write_u64(b);
-    (hasher.finish() >> 20) as usize % slots
+    let first = (hasher.finish() >> 20) as usize % (entries / WAYS) * WAYS;
+    first..first + WAYS
+}
+
+/// Which entry was used before all others, the first one of several.
+fn oldest<T>(entries: &[T], now: u32, used: impl Fn(&T) -> u32) -> usize {
+    (0..entries.len()).rev().max_by_key(|&at| now.wrapping_sub(used(&entries[at]))).unwrap_or(0)
 }
 
 /// How long a client thinks, in the middle; `None` where too little is known.

@@ -260,8 +260,6 @@ pub struct Live {
     doubts: u32,
     /// There were too few dispatches to learn from when it last looked.
     few: bool,
-    /// Changes of choosers before this one.
-    switches: u64,
     /// The last changes, of all choosers.
     changes: Changes,
     /// What jumps were like, as long as it is only assumed that they cost what a wait would spare.
@@ -288,7 +286,6 @@ impl Live {
             pace,
             doubts: 0,
             few: false,
-            switches: 0,
             changes: Changes::default(),
             assumed: (!storage.is_kept && gate.scheduler.kind() == SchedulerKind::Aioli).then(Jumps::default),
             giving_up: None,
@@ -401,13 +398,13 @@ impl Live {
             return;
         };
         if applied {
-            self.switches += self.chooser.status().switches + 1;
             let from = self.chooser.status().change.to.clone();
             let change = Change { at: now, from, to: to.clone(), reason, predicted: 0, measured: None };
             self.changes.note(&change);
             (self.given_up, self.giving_up) = (Some(change), None);
             self.gate.scheduler = to;
-            self.chooser = Chooser::new(&self.gate, self.storage.pricing(), now);
+            let chooser = Chooser::new(&self.gate, self.storage.pricing(), now);
+            self.chooser = chooser.counting_on(self.chooser.status());
         }
     }
 
@@ -460,7 +457,6 @@ impl Live {
             _ => self.status(),
         };
         let mut choice = Choice::of(status, now).with(&self.changes, now);
-        choice.switches += self.switches;
         choice.prices = Some(self.told());
         choice.held = match self.few {
             true => Some(format!("too few dispatches yet: {} of {DISPATCHES_MIN}", self.refit.dispatches())),

@@ -104,6 +104,11 @@ pub struct Account {
 }
 
 impl Account {
+    /// How much of its time it has waited for this one.
+    pub(super) fn charged_to(&self, app: AppId) -> Span {
+        self.apps.iter().find(|(of, _)| *of == Some(app)).map_or(Span::ZERO, |(_, span)| *span)
+    }
+
     /// The accounts of several gates together, by application.
     pub fn together(all: impl IntoIterator<Item = Account>) -> Vec<Account> {
         let mut sums: BTreeMap<Option<AppId>, Account> = BTreeMap::new();
@@ -300,6 +305,13 @@ impl App {
             // What is not the others'.
             self.row[usize::from(self.column)] += product(served, clocks.total - clocks.served_sum);
         }
+    }
+
+    /// What was among the others is in a column.
+    pub(super) fn give_back(&mut self, own: Span, column: u8) {
+        let own = i128::from(own.as_nanos()) << (PART_BITS + TIME_BITS);
+        self.row[usize::from(REST)] -= own;
+        self.row[usize::from(column)] += own;
     }
 
     /// What it takes itself is in this column from now on.

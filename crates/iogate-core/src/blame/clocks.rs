@@ -6,7 +6,7 @@ use crate::time::{Span, Time};
 
 /// A dispatch in service weighs so much.
 pub(super) const WHOLE_BITS: u32 = 16;
-/// Integrals are in 2^-6 ns: they last for four years.
+/// Integrals are in 2^-6 ns: they last for two years of what is accounted, up to [`TOTAL_MAX`].
 pub(super) const TIME_BITS: u32 = 6;
 /// A clock that jumps further has not shown how long something took.
 const SPAN_MAX: u64 = 86_400_000_000_000;

@@ -485,9 +485,14 @@ impl Blame {
         let free = self.columns.iter().zip(0u8..).filter_map(|(of, column)| Some((away(of)?, column)));
         let Some((_, column)) = free.min() else { return };
         self.take_column(column);
+        // What was its own was among the others while it was.
+        let all = usize::from(index);
+        let account = self.some(self.clocks.now, all..all + 1).pop();
+        let own = account.map_or(Span::ZERO, |account| account.charged_to(self.apps[all].app));
         self.columns[usize::from(column)] = Some(index);
         self.clocks.used = self.clocks.used.max(usize::from(column) + 1);
         let this = &mut self.apps[usize::from(index)];
+        this.give_back(own, column);
         this.set_column(&self.clocks, column);
         self.clocks.weights[usize::from(REST)] -= this.serving;
         self.clocks.weights[usize::from(column)] += this.serving;

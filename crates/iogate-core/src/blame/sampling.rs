@@ -30,6 +30,12 @@ pub(crate) fn window_at(now: Time) -> u64 {
     if begin(window) + SAMPLE <= now { window + 1 } else { window }
 }
 
+/// When the sample begins that comes after one that ends then: the last part of a window ends where the next window begins.
+pub(crate) fn begin_after(end: Time) -> Time {
+    let last = Time::from_nanos(end.as_nanos().saturating_sub(1));
+    begin(last.window(WINDOW) + 1)
+}
+
 /// How accounts are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accounting {

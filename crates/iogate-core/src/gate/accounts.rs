@@ -109,7 +109,7 @@ impl Gate {
     fn cross_edges(&mut self, now: Time) {
         if self.blame.is_some() {
             self.close_books(self.edge, 1);
-            self.edge = sampling::begin(self.edge.window(sampling::WINDOW) + 1);
+            self.edge = sampling::begin_after(self.edge);
             if now < self.edge {
                 return;
             }

@@ -1,6 +1,6 @@
 //! What a chooser begins with: after the first requests a prior says what situations like this one gained by.
 
-use super::{Chooser, Reason};
+use super::{Chooser, Reason, Status};
 use crate::auto::prior::{Prior, Traits};
 use crate::auto::ring::{Limits, Ring};
 use crate::time::Span;
@@ -10,6 +10,13 @@ impl Chooser {
     pub fn beginning_with(mut self, prior: Prior) -> Chooser {
         self.prior = (!prior.nodes().is_empty()).then_some(prior);
         self
+    }
+
+    /// Goes on counting where the one before it was given up, which was a change.
+    pub(in crate::auto) fn counting_on(self, before: &Status) -> Chooser {
+        let Status { switches, probes, windows, simulated, memory_max, .. } = *before;
+        let status = Status { switches: switches + 1, probes, windows, simulated, memory_max, ..self.status };
+        Chooser { status, ..self }
     }
 
     /// What the prior was told, once it was.

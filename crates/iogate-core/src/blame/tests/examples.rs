@@ -229,6 +229,47 @@ fn accounts_of_many_applications_are_bounded() {
 }
 
 #[test]
+fn who_comes_back_after_its_column_was_taken_has_waited_for_itself() {
+    let mut gate = Example::new(SchedulerKind::Fifo, 1);
+    let mut once = |from: u64, to: u64, app: u32| {
+        gate.submit(from, app, app.into(), 0);
+        let dispatch = gate.next(from);
+        gate.complete(to, dispatch);
+        gate.of(to, 1)
+    };
+    once(0, 1_000, 1);
+    // As many others as there are columns.
+    for app in 2..=COLUMNS as u64 + 1 {
+        let from = 12_000 + 10 * app;
+        assert_eq!(once(from, from + 1, app as u32), (vec![(Cause::Own, 1_000)], vec![(1, 1_000)]));
+    }
+    assert_eq!(once(30_000, 30_001, 1), (vec![(Cause::Own, 1_001)], vec![(1, 1_001)]));
+}
+
+#[test]
+fn who_comes_back_keeps_apart_what_it_waited_for_others() {
+    let mut gate = Example::new(SchedulerKind::Fifo, 1);
+    let mut both = |from: u64, first: u32, second: u32| {
+        gate.submit(from, first, first.into(), 0);
+        let dispatch = gate.next(from);
+        gate.submit(from, second, second.into(), 0);
+        assert_eq!(gate.next(from), None);
+        gate.complete(from + 600, dispatch);
+        let dispatch = gate.next(from + 600);
+        gate.complete(from + 1_000, dispatch);
+        gate.of(from + 1_000, 1)
+    };
+    // It waits for application 2, whose column is taken, too.
+    assert_eq!(both(0, 2, 1).1, [(2, 600), (1, 400)]);
+    for app in (3..=COLUMNS as u32 + 2).step_by(2) {
+        both(12_000 + 1_000 * u64::from(app), app, app + 1);
+    }
+    let (causes, apps) = both(60_000, 1, 2);
+    assert_eq!(causes, [(Cause::Slots, 600), (Cause::Own, 1_000)]);
+    assert_eq!(apps, [(1, 1_000), (0, 600)]);
+}
+
+#[test]
 fn a_clock_that_jumps_breaks_nothing() {
     let mut gate = Example::new(SchedulerKind::Fifo, 1);
     let mut at = Time::ZERO;

@@ -48,23 +48,24 @@ struct Beside {
 }
 
 impl Beside {
-    fn new(kind: SchedulerKind, depth: u32, prices: Prices) -> Beside {
+    /// Both from the beginning of this window on.
+    fn new(kind: SchedulerKind, depth: u32, prices: Prices, window: u64) -> Beside {
         let config = GateConfig {
             scheduler: SchedulerConfig::new(kind),
             queue_max: 1_000,
             depth,
             layout: Layout::SINGLE,
         };
+        let now = Time::from_nanos(window * WINDOW.as_nanos());
         let [exact, sampled] = [Accounting::Exact, Accounting::Sampled].map(|how| {
             let mut gate = Gate::new(&config).unwrap();
-            gate.set_accounting(Time::ZERO, Some((how, &prices)));
+            gate.set_accounting(now, Some((how, &prices)));
             gate
         });
-        let window = if begin(0) == Time::ZERO { 1 } else { 0 };
         Beside {
             exact,
             sampled,
-            now: Time::ZERO,
+            now,
             count: 0,
             going: Vec::new(),
             again: None,
@@ -235,15 +236,16 @@ proptest! {
         depth in 1u32..5,
         cap in prop::option::of(1u64..200),
         is_far in any::<bool>(),
+        window in 0u64..10_000,
     ) {
         let jump = if is_far { Span::from_millis(1) } else { Span::ZERO };
-        let mut beside = Beside::new(kind, depth, Prices::of_jumps([jump; 2], [1; 6]));
+        let mut beside = Beside::new(kind, depth, Prices::of_jumps([jump; 2], [1; 6]), window);
         if let Some(cap) = cap {
             let max = Rate { requests: NonZero::new(cap), ..Rate::default() };
             let capped = Entitlement { max, ..Entitlement::default() };
             let policy = Policy { apps: [(AppId(1), capped)].into(), ..Policy::default() };
             for gate in [&mut beside.exact, &mut beside.sampled] {
-                gate.set_policy(Time::ZERO, Some(&policy)).unwrap();
+                gate.set_policy(beside.now, Some(&policy)).unwrap();
             }
         }
         all_have_been_there(&mut beside);
@@ -285,9 +287,25 @@ fn each_window_has_one_sample_somewhere() {
     assert_eq!(parts.len() as u64, PARTS);
 }
 
+/// The samples of windows 142 and 143 are the last parts of these: each ends where the next window begins.
+#[test]
+fn a_window_after_a_sample_at_the_very_end_of_one_is_sampled_too() {
+    let last = |window: u64| begin(window) + SAMPLE == Time::from_nanos((window + 1) * WINDOW.as_nanos());
+    assert!([142, 143].map(last) == [true; 2] && !last(144));
+    let mut beside = Beside::new(SchedulerKind::Fifo, 1, Prices::default(), 140);
+    beside.submit(1, 1, 0, 4096, Op::Read);
+    for window in 140..146 {
+        beside.go_into(window);
+        beside.submit(1, 1, 0, 4096, Op::Read);
+    }
+    beside.go_into(146);
+    let sampled = beside.sampled();
+    assert_eq!((sampled.samples, sampled.sampled.as_nanos()), (7, SAMPLE.as_nanos() * 13 / 2));
+}
+
 #[test]
 fn a_dispatch_across_edges_counts_in_samples_only() {
-    let mut beside = Beside::new(SchedulerKind::Fifo, 1, Prices::default());
+    let mut beside = Beside::new(SchedulerKind::Fifo, 1, Prices::default(), 0);
     beside.go_into(3);
     beside.submit(1, 1, 0, 4096, Op::Read);
     beside.submit(2, 2, 0, 4096, Op::Read);
@@ -311,7 +329,7 @@ fn a_dispatch_across_edges_counts_in_samples_only() {
 
 #[test]
 fn a_request_that_is_held_across_an_edge_waits_for_the_same_one() {
-    let mut beside = Beside::new(SchedulerKind::Fifo, 2, Prices::default());
+    let mut beside = Beside::new(SchedulerKind::Fifo, 2, Prices::default(), 0);
     all_have_been_there(&mut beside);
     beside.pass(begin(2).since(beside.now).as_nanos() - 10_000);
     for app in [1, 2, 3] {
@@ -330,7 +348,7 @@ fn a_request_that_is_held_across_an_edge_waits_for_the_same_one() {
 
 #[test]
 fn who_was_there_between_samples_only_is_known_to_be_too_little_sampled() {
-    let mut beside = Beside::new(SchedulerKind::Fifo, 1, Prices::default());
+    let mut beside = Beside::new(SchedulerKind::Fifo, 1, Prices::default(), 0);
     beside.pass((begin(4) + SAMPLE).since(beside.now).as_nanos());
     beside.submit(1, 1, 0, 4096, Op::Read);
     beside.pass(1_000);
@@ -346,7 +364,7 @@ fn who_was_there_between_samples_only_is_known_to_be_too_little_sampled() {
 
 #[test]
 fn a_clock_that_jumps_breaks_no_samples() {
-    let mut gate = Beside::new(SchedulerKind::Fifo, 1, Prices::default()).sampled;
+    let mut gate = Beside::new(SchedulerKind::Fifo, 1, Prices::default(), 0).sampled;
     for jump in [1, 1 << 62, 0, 1 << 63, u64::MAX - 1, u64::MAX, u64::MAX, 7] {
         let at = Time::from_nanos(jump);
         let request = Request {
