@@ -66,6 +66,7 @@ impl CEngine {
             let _ = thread.join();
         }
         self.engine.shutdown();
+        self.common.starting.wait();
     }
 
     /// # Safety

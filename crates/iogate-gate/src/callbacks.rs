@@ -20,6 +20,7 @@ use crate::intake::Intake;
 use crate::slab::Slab;
 use crate::slots::{Kept, Slots};
 use crate::types::{CCarryOut, CDispatch, CPart, CStart};
+use crate::underway::Underway;
 
 /// Bits of a request's bytes.
 const BYTES_BITS: u32 = 32;
@@ -73,6 +74,8 @@ pub(crate) struct Common {
     pub(crate) slots: Slots,
     pub(crate) intake: Intake,
     flights: Flights,
+    /// Calls of the program's `start`: the engine does not wait for them, as what they start may be over before they return.
+    pub(crate) starting: Underway,
 }
 
 /// What the program has started; in lines of the cache that submitters leave alone.
@@ -131,6 +134,7 @@ impl Common {
             slots: Slots::new(queue_max),
             intake: Intake::new(queue_max),
             flights: Flights::default(),
+            starting: Underway::default(),
         }
     }
 
@@ -218,6 +222,7 @@ impl Common {
         }
         let mut dispatch = dispatch_of(io, 0, parts);
         dispatch.id = self.lock().insert(flight);
+        let _call = self.starting.begin();
         // SAFETY: as in `carry_out`. The program may complete the dispatch meanwhile, and knows that its parts are gone then.
         self.inside(|| unsafe { function(self.user, &raw const dispatch) });
     }

@@ -14,5 +14,6 @@ mod scheduler;
 mod slab;
 mod slots;
 pub mod types;
+mod underway;
 
 pub use failed::Failed;

@@ -375,6 +375,36 @@ static void *complete_late(void *of) {
     return NULL;
 }
 
+/* Hands the second dispatch to another thread, and goes on with its pointer when that has been completed. */
+static void start_lingering(void *user, const iogate_dispatch *dispatch) {
+    scene *scene = user;
+    int lingers = scene->started == 1;
+    if (lingers)
+        atomic_store(&scene->inside, 1);
+    keep(user, dispatch);
+    if (lingers) {
+        usleep(50000);
+        atomic_store(&scene->inside, 0);
+    }
+}
+
+/* The engine outlives a `start` that returns after its dispatch is over. */
+static void ends_in_start(void) {
+    scene *scene = scene_new();
+    make(scene, (iogate_engine_config){.start = start_lingering}, "fifo", 1);
+    submit(scene, IOGATE_READ, 0, 4096, 0);
+    submit(scene, IOGATE_READ, 4096, 4096, 0);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, complete_late, scene) == 0);
+    wait_over(scene, 1);
+    uint64_t bytes, id = kept(scene, &bytes);
+    CHECK(iogate_engine_complete(scene->engine, id, bytes, 0) == 0);
+    CHECK(iogate_engine_free(scene->engine) == 0);
+    CHECK(scene->over == 2 && atomic_load(&scene->inside) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    scene_free(scene);
+}
+
 static void ends(void) {
     for (int i = 0; i < 20; i++) {
         scene *scene = scene_new();
@@ -387,6 +417,7 @@ static void ends(void) {
         CHECK(pthread_join(thread, NULL) == 0);
         scene_free(scene);
     }
+    ends_in_start();
 }
 
 static void errors(void) {
