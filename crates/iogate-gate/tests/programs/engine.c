@@ -435,7 +435,10 @@ static void errors(void) {
     FAILS(iogate_engine_new(&config, &engine), EINVAL, "flags are 0x2");
     config.flags = 0;
     config.gate.size = 0;
-    FAILS(iogate_engine_new(&config, &engine), EINVAL, "config.gate");
+    FAILS(iogate_engine_new(&config, &engine), EINVAL, "`config.gate`: size is 0; expected its sizeof");
+    /* It lies within the other one: what is behind it is not its own. */
+    config.gate.size = sizeof config.gate + 8;
+    FAILS(iogate_engine_new(&config, &engine), EINVAL, "expected its sizeof");
     config.gate.size = sizeof config.gate;
     config.gate.scheduler = "noop";
     FAILS(iogate_engine_new(&config, &engine), EINVAL, "unknown scheduler 'noop'");
