@@ -200,7 +200,8 @@ int iogate_engine_free(iogate_engine *engine);
  * and other requests. A dispatch that failed or fell short is repeated request by request, so that each has its own result. */
 int iogate_engine_submit(iogate_engine *engine, const iogate_request *request, uint64_t *id);
 
-/* A dispatch that `start` was given is over, as in iogate_gate_complete(). May be called in callbacks. */
+/* A dispatch that `start` was given is over, as in iogate_gate_complete(). May be called in callbacks; in `start`, what follows from it
+ * happens when that has returned. */
 int iogate_engine_complete(iogate_engine *engine, uint64_t dispatch, uint64_t bytes, int error);
 
 /* Takes a request back, as iogate_gate_cancel(); its `done` comes at its turn, with -ECANCELED. May be called in callbacks. */

@@ -13,6 +13,7 @@ mod intake;
 mod scheduler;
 mod slab;
 mod slots;
+mod starts;
 pub mod types;
 mod underway;
 
