@@ -1,7 +1,7 @@
 //! Pieces that a program says are over while this thread is in its `start`.
 //!
-//! The next piece, handed to the program on the spot, would nest in that call, and a dispatch may come in as many pieces as it has requests.
-//! So what is said in `start` is left here, for who has called that.
+//! The next piece, handed to the program on the spot, would nest in that call, and a dispatch may come in as many pieces as it has
+//! requests. So what is said in `start` is left here, for who has called that.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
