@@ -20,8 +20,8 @@ enum { RT_READ = 0, RT_WRITE = 1 };
 
 /* Starts the library: what is called with one request that is to be processed, what is called with several contiguous ones (may be
  * null: then the first one, several times), a configuration file (null: /etc/agios.conf, or without it the defaults), and how
- * many queue ids there are (0: they mean nothing). Without the first, each request must have a callback of its own. False if
- * it has been started. The file's text is read during the call; nothing of the caller's is kept. */
+ * many queue ids there are (0: they mean nothing; with TWINS at most 4096). Without the first, each request must have a callback of
+ * its own. False if it has been started. The file's text is read during the call; nothing of the caller's is kept. */
 bool agios_init(void *process_request(int64_t identifier), void *process_requests(int64_t *identifiers, int32_t count),
                 char *config_file, int32_t max_queue_id);
 

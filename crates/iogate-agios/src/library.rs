@@ -9,7 +9,8 @@ use std::time::Duration;
 use std::{mem, ptr};
 
 use iogate_core::hash::HashMap;
-use iogate_core::{GateConfig, Layout, Op, SchedulerConfig, Time};
+use iogate_core::layout::TARGETS_MAX;
+use iogate_core::{GateConfig, Layout, Op, SchedulerConfig, SchedulerKind, Time};
 use iogate_engine::Clock;
 use iogate_gate::Failed;
 use iogate_gate::hand::{Answer, Hand, slot_of};
@@ -89,6 +90,8 @@ struct Added {
 
 struct State {
     hand: Hand,
+    /// Of requests to the gate.
+    flags: u32,
     /// By the slots of their handles.
     requests: Vec<Option<Known>>,
     /// All with a key, in the order in which they were added: a chain through their slots.
@@ -147,7 +150,7 @@ impl State {
             app: queue,
             client: 0,
             target: queue,
-            flags: HAS_TARGET,
+            flags: self.flags,
             issued_ns: 0,
             user: ptr::null_mut(),
             memory: ptr::null_mut(),
@@ -219,12 +222,22 @@ impl Library {
         scheduler: SchedulerConfig,
         queue_ids: u32,
     ) -> Result<Arc<Library>, Failed> {
-        // Each request says its target, so no stripe is looked at.
-        let layout = Layout { targets: queue_ids.max(1), ..Layout::SINGLE };
+        let (layout, flags) = match scheduler.kind() {
+            SchedulerKind::Twins if queue_ids > TARGETS_MAX => {
+                let text = format!(
+                    "max_queue_id is {queue_ids}: TWINS takes them for servers, expected at most {TARGETS_MAX}"
+                );
+                return Err(Failed::new(libc::EINVAL, text));
+            }
+            // Each request says its target, so no stripe is looked at.
+            SchedulerKind::Twins => (Layout { targets: queue_ids.max(1), ..Layout::SINGLE }, HAS_TARGET),
+            _ => (Layout::SINGLE, 0),
+        };
         // AGIOS hands out what its algorithm picks, however much is out already.
         let config = GateConfig { scheduler, queue_max: u32::MAX - 1, depth: u32::MAX, layout };
         let state = State {
             hand: Hand::new(&config)?,
+            flags,
             requests: Vec::new(),
             by_key: HashMap::default(),
             out: Vec::new(),

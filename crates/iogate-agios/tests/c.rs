@@ -88,6 +88,15 @@ fn waits_happen_and_an_idle_library_uses_no_processor() {
 }
 
 #[test]
+fn queue_ids_are_as_many_as_there_are_applications_but_for_twins() {
+    let scene = Scene::new(&[]);
+    for name in ALGORITHMS.into_iter().filter(|name| *name != "TWINS") {
+        scene.run("queues", &algorithm(name), &[]);
+    }
+    scene.run("servers", &format!("{} twins_window = 1000", algorithm("TWINS")), &[]);
+}
+
+#[test]
 fn cancelling_goes_by_the_file() {
     Scene::new(&[]).run("cancel", &algorithm("TO"), &[]);
 }

@@ -298,3 +298,24 @@ fn without_an_answer_a_lease_is_kept_then_the_less_then_the_part() {
     holder.leave();
     assert_eq!((holder.phase(at(1_020)), holder.due()), (Phase::Left, Time::MAX));
 }
+
+#[test]
+fn a_gate_that_was_granted_no_part_has_nothing_when_nobody_answers_any_more() {
+    let terms = capped(&[(1, 1_000)]);
+    let mut allotter = Allotter::new(terms.clone(), at(0));
+    let usage = [Usage { leaf: class(1), admitted: 0, capped: Span::ZERO, deferred: 5 }];
+    // The first gate is granted all of it as its part; before it has given any of that up, the others are answered, once.
+    let mut gates = [0; 3].map(|_| Holder::new(terms.clone(), 3, at(0)));
+    for (id, gate) in gates.iter_mut().enumerate() {
+        let report = gate.report(at(0), usage);
+        let grant = allotter.report(at(0), GateId(id as u64), &report).expect("it is a new report");
+        assert!(gate.granted(at(0), &grant));
+    }
+    assert_eq!(gates.each_ref().map(Holder::part), [u32::MAX, 1, 0]);
+    let rates = |ms| gates.each_ref().map(|gate| gate.rate(at(ms), class(1)));
+    for ms in (1_000..60_000).step_by(1_000) {
+        let sum: u64 = rates(ms).into_iter().flatten().sum();
+        assert!(sum <= 1_000, "{sum} at {ms} ms");
+    }
+    assert_eq!((gates[2].phase(at(10_000)), rates(10_000)[2]), (Phase::Alone, Some(0)));
+}

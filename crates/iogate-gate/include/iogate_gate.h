@@ -190,8 +190,8 @@ typedef struct iogate_engine_config {
  * A defect of the gate ends the process, as nobody would complete its requests. */
 int iogate_engine_new(const iogate_engine_config *config, iogate_engine **engine);
 
-/* Takes no more, waits until all that was submitted is over, ends the threads and frees. iogate_engine_complete() may be underway,
- * and must still come for what has been started. Inside a callback this returns at once, and the rest happens behind it: then, too, nothing but
+/* Takes no more, waits until all that was submitted is over and all callbacks have returned, ends the threads and frees.
+ * iogate_engine_complete() may be underway, and must still come for what has been started. Inside a callback this returns at once, and the rest happens behind it: then, too, nothing but
  * iogate_engine_complete() may come. Null is no error. In a child after fork nothing is freed, and the result is ECHILD. */
 int iogate_engine_free(iogate_engine *engine);
 
@@ -200,7 +200,8 @@ int iogate_engine_free(iogate_engine *engine);
  * and other requests. A dispatch that failed or fell short is repeated request by request, so that each has its own result. */
 int iogate_engine_submit(iogate_engine *engine, const iogate_request *request, uint64_t *id);
 
-/* A dispatch that `start` was given is over, as in iogate_gate_complete(). May be called in callbacks. */
+/* A dispatch that `start` was given is over, as in iogate_gate_complete(). May be called in callbacks; in `start`, what follows from it
+ * happens when that has returned. */
 int iogate_engine_complete(iogate_engine *engine, uint64_t dispatch, uint64_t bytes, int error);
 
 /* Takes a request back, as iogate_gate_cancel(); its `done` comes at its turn, with -ECANCELED. May be called in callbacks. */

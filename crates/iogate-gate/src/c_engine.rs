@@ -66,6 +66,7 @@ impl CEngine {
             let _ = thread.join();
         }
         self.engine.shutdown();
+        self.common.starting.wait();
     }
 
     /// # Safety
@@ -126,11 +127,11 @@ pub unsafe extern "C" fn iogate_engine_new(config: *const CEngineConfig, engine:
     answer(|| {
         check_pointer(engine, "engine")?;
         // SAFETY: the caller's pointers.
-        let (config, gate) = unsafe {
+        let config = unsafe {
             engine.write(ptr::null_mut());
-            let known = read(config, "config")?;
-            (known, read(&raw const known.gate, "config.gate")?)
+            read(config, "config")?
         };
+        let gate = config.gate()?;
         if config.flags & !QUICK != 0 {
             return Err(Failed::invalid(format!(
                 "flags are {:#x}: expected none but IOGATE_QUICK",
@@ -147,7 +148,7 @@ pub unsafe extern "C" fn iogate_engine_new(config: *const CEngineConfig, engine:
             }
         };
         // SAFETY: as above.
-        let (settings, aggregation, auto) = unsafe { scheduler::settings(&gate, true) }?;
+        let (settings, aggregation, auto) = unsafe { scheduler::settings(gate, true) }?;
         let queue_max = settings.queue_max;
         if queue_max > QUEUE_MAX {
             return Err(Failed::invalid(format!("queue_max is {queue_max}: expected at most {QUEUE_MAX}")));

@@ -19,7 +19,9 @@ use crate::Failed;
 use crate::intake::Intake;
 use crate::slab::Slab;
 use crate::slots::{Kept, Slots};
+use crate::starts;
 use crate::types::{CCarryOut, CDispatch, CPart, CStart};
+use crate::underway::Underway;
 
 /// Bits of a request's bytes.
 const BYTES_BITS: u32 = 32;
@@ -73,6 +75,8 @@ pub(crate) struct Common {
     pub(crate) slots: Slots,
     pub(crate) intake: Intake,
     flights: Flights,
+    /// Calls of the program's `start`: the engine does not wait for them, as what they start may be over before they return.
+    pub(crate) starting: Underway,
 }
 
 /// What the program has started; in lines of the cache that submitters leave alone.
@@ -86,7 +90,7 @@ unsafe impl Send for Common {}
 unsafe impl Sync for Common {}
 
 /// A dispatch that the program has started.
-struct Flight {
+pub(crate) struct Flight {
     io: Io,
     done: IoDone,
     parts: Vec<CPart>,
@@ -131,6 +135,7 @@ impl Common {
             slots: Slots::new(queue_max),
             intake: Intake::new(queue_max),
             flights: Flights::default(),
+            starting: Underway::default(),
         }
     }
 
@@ -209,8 +214,25 @@ impl Common {
         result.map(|_| pieces.bytes)
     }
 
+    /// Goes on with a flight, by what the program has said of its piece, and with those that it says so of before its function has
+    /// returned: one behind another, or they would nest.
+    fn go_on(&self, flight: Box<Flight>, result: io::Result<u64>, function: CStart) {
+        let mut next = Some((flight, result));
+        while let Some((mut flight, result)) = next {
+            match Common::account(&flight.io, &mut flight.pieces, result) {
+                Ok(true) => self.hand_out(flight, function),
+                Ok(false) => {
+                    let bytes = flight.pieces.bytes;
+                    flight.end(Ok(bytes));
+                }
+                Err(error) => flight.end(Err(error)),
+            }
+            next = starts::take(self);
+        }
+    }
+
     /// Hands the next piece of a flight to the program, or gives the engine its result.
-    fn go_on(&self, mut flight: Box<Flight>, function: CStart) {
+    fn hand_out(&self, mut flight: Box<Flight>, function: CStart) {
         let Flight { io, pieces, parts, .. } = &mut *flight;
         if !self.next_piece(io, pieces, parts) {
             let bytes = flight.pieces.bytes;
@@ -218,8 +240,11 @@ impl Common {
         }
         let mut dispatch = dispatch_of(io, 0, parts);
         dispatch.id = self.lock().insert(flight);
+        let _call = self.starting.begin();
+        starts::open(self);
         // SAFETY: as in `carry_out`. The program may complete the dispatch meanwhile, and knows that its parts are gone then.
         self.inside(|| unsafe { function(self.user, &raw const dispatch) });
+        starts::close();
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Slab<Box<Flight>>> {
@@ -243,16 +268,11 @@ impl Common {
         if bytes > asked {
             return Err(Failed::invalid(format!("{bytes} bytes of a dispatch of {asked}: expected no more")));
         }
-        let mut flight = flights.remove(handle).ok_or_else(stale)?;
+        let flight = flights.remove(handle).ok_or_else(stale)?;
         drop(flights);
         let result = if error == 0 { Ok(bytes) } else { Err(io::Error::from_raw_os_error(error)) };
-        match Common::account(&flight.io, &mut flight.pieces, result) {
-            Ok(true) => self.go_on(flight, function),
-            Ok(false) => {
-                let bytes = flight.pieces.bytes;
-                flight.end(Ok(bytes));
-            }
-            Err(error) => flight.end(Err(error)),
+        if let Some((flight, result)) = starts::put(self, flight, result) {
+            self.go_on(flight, result, function);
         }
         Ok(())
     }
@@ -311,7 +331,8 @@ impl Store for CStore {
             }
             How::Start(function) => {
                 let flight = Flight { io, done, parts: SPARE.take(), pieces: Pieces::default() };
-                self.0.go_on(Box::new(flight), function);
+                // Nothing was asked for yet, and so many bytes were transferred.
+                self.0.go_on(Box::new(flight), Ok(0), function);
             }
         }
     }

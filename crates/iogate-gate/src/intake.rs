@@ -289,7 +289,7 @@ impl Intake {
                     going = self.bring_batch(engine, slots, more);
                 }
                 state = self.lock();
-            } else if state.stop {
+            } else if state.stop && !state.busy {
                 return;
             } else {
                 state = self.wanted.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -312,7 +312,14 @@ impl Intake {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ptr;
     use std::sync::atomic::AtomicBool;
+
+    use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
+    use iogate_engine::EngineConfig;
+
+    use crate::callbacks::{CStore, Common, How};
+    use crate::types::CDispatch;
 
     #[test]
     fn what_is_given_back_one_by_one_is_nobody_elses_until_it_is_taken() {
@@ -355,6 +362,51 @@ mod tests {
         assert!(intake.has_given(handles[3]) && !intake.has_given(handles[2]));
         assert!(!intake.has_given(Slots::first(4)), "nobody had a fifth slot");
         intake.give([0, 1, 3].into_iter().map(Slots::first));
+        assert_eq!(intake.taken(), 0);
+    }
+
+    unsafe extern "C" fn carry_out(_user: *mut std::ffi::c_void, dispatch: *const CDispatch) -> i64 {
+        // SAFETY: the library's, until this returns.
+        unsafe { (*dispatch).bytes as i64 }
+    }
+
+    #[test]
+    fn the_thread_does_not_end_while_somebody_brings_in_who_may_leave_it_the_rest() {
+        let common = Arc::new(Common::new(How::CarryOut(carry_out, false), ptr::null_mut(), 8));
+        let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
+        let gate = GateConfig { scheduler, queue_max: 8, depth: 1, layout: Layout::SINGLE };
+        let engine = Engine::new(&EngineConfig { gate }, Arc::new(CStore(Arc::clone(&common)))).unwrap();
+        let intake = &common.intake;
+        let mut state = intake.enter(false).unwrap();
+        let entry = Entry {
+            handle: state.handle(),
+            kept: Kept { user: ptr::null_mut(), memory: ptr::null_mut(), done: None },
+            bytes: 1,
+            file: FileId(7),
+            offset: 0,
+            issued: None,
+            app: AppId(0),
+            client: ClientId(0),
+            op: Op::Read,
+        };
+        assert!(state.put(entry), "this thread is to bring in");
+        state.stop = true;
+        drop(state);
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| intake.run(&engine, &common.slots));
+            // It has seen that by then, or sees it later, which is as good.
+            for _ in 0..50 {
+                if !thread.is_finished() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+            intake.lock().left = true;
+            intake.wanted.notify_all();
+        });
+        let state = intake.lock();
+        assert!(state.list.is_empty() && !state.busy, "nobody brings it in");
+        drop(state);
+        engine.shutdown();
         assert_eq!(intake.taken(), 0);
     }
 }

@@ -13,6 +13,8 @@ mod intake;
 mod scheduler;
 mod slab;
 mod slots;
+mod starts;
 pub mod types;
+mod underway;
 
 pub use failed::Failed;

@@ -138,16 +138,29 @@ pub struct CEngineConfig {
     pub reserved: u32,
 }
 
+impl CEngineConfig {
+    /// The gate's settings. They lie within these: what is behind them is not theirs, so they have no room for fields of a later version.
+    pub(crate) fn gate(&self) -> Result<&CConfig, Failed> {
+        match self.gate.size == size_of::<CConfig>() {
+            true => Ok(&self.gate),
+            false => Err(wrong_size::<CConfig>(self.gate.size, "config.gate")),
+        }
+    }
+}
+
 /// Most bytes that a struct of a later version may have.
 const SIZE_MAX: usize = 4096;
 
 /// Whether a struct's `size`, its first field, is one that this version can read.
 fn check_size<T>(size: usize, name: &str) -> Result<(), Failed> {
-    let expected = size_of::<T>();
-    if (expected..=SIZE_MAX).contains(&size) {
+    if (size_of::<T>()..=SIZE_MAX).contains(&size) {
         return Ok(());
     }
-    Err(Failed::invalid(format!("`{name}`: size is {size}; expected its sizeof, {expected}")))
+    Err(wrong_size::<T>(size, name))
+}
+
+fn wrong_size<T>(size: usize, name: &str) -> Failed {
+    Failed::invalid(format!("`{name}`: size is {size}; expected its sizeof, {}", size_of::<T>()))
 }
 
 /// Reads a struct that begins with its size.

@@ -227,7 +227,6 @@ static void errors(void) {
     agios_exit();
     CHECK(!agios_init(keep, NULL, "/nonexistent/agios.conf", 0) && strstr(agios_error(), "/nonexistent"));
     CHECK(!agios_init(keep, NULL, config, -1) && strstr(agios_error(), "max_queue_id is -1"));
-    CHECK(!agios_init(keep, NULL, config, 5000) && strstr(agios_error(), "targets"));
     CHECK(agios_init(NULL, NULL, config, 2));
     CHECK(!agios_init(keep, NULL, config, 2) && strstr(agios_error(), "it is started"));
     CHECK(!agios_add_request("f", RT_READ, 0, 10, 0, 0) && strstr(agios_error(), "no callback"));
@@ -250,6 +249,27 @@ static void errors(void) {
     CHECK(agios_add_request("f", RT_READ, 0, 10, 5, 0));
     wait_for(&kept, 2);
     CHECK(order[1] == 6);
+    agios_exit();
+}
+
+/* Ids of queues are applications, or nothing. */
+static void queues(void) {
+    CHECK(agios_init(keep, NULL, config, 10000));
+    CHECK(agios_add_request("f", RT_READ, 0, 10, 7, 9999));
+    wait_for(&kept, 1);
+    CHECK(order[0] == 7);
+    CHECK(!agios_add_request("f", RT_READ, 0, 10, 8, 10000) && strstr(agios_error(), "expected 0 to 9999"));
+    CHECK(agios_release_request("f", RT_READ, 10, 0));
+    agios_exit();
+}
+
+/* They are servers: the configuration is TWINS. */
+static void servers(void) {
+    CHECK(!agios_init(keep, NULL, config, 4097) && strstr(agios_error(), "max_queue_id is 4097") && strstr(agios_error(), "4096"));
+    CHECK(agios_init(keep, NULL, config, 4096));
+    CHECK(agios_add_request("f", RT_READ, 0, 10, 7, 4095));
+    wait_for(&kept, 1);
+    CHECK(agios_release_request("f", RT_READ, 10, 0));
     agios_exit();
 }
 
@@ -283,6 +303,8 @@ int main(int count, char **arguments) {
     else if (!strcmp(mode, "idle")) idle();
     else if (!strcmp(mode, "cancel")) cancel();
     else if (!strcmp(mode, "errors")) errors();
+    else if (!strcmp(mode, "queues")) queues();
+    else if (!strcmp(mode, "servers")) servers();
     else if (!strcmp(mode, "fork")) forks();
     else return 2;
     return 0;

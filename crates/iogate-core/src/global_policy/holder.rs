@@ -227,9 +227,10 @@ impl Holder {
 
     /// Its part of a cap.
     fn part_of(&self, cap: u64) -> u64 {
-        let part = match self.part {
+        let part = match self.applied {
             0 => WHOLE.checked_div(self.expected.into()).unwrap_or(0),
-            part => part,
+            // 0, too: others have not given up yet what is to be its part.
+            _ => self.part,
         };
         (u128::from(cap) * u128::from(part) / u128::from(WHOLE)) as u64
     }

@@ -290,6 +290,53 @@ static void start_inside(void *user, const iogate_dispatch *dispatch) {
     FAILS(iogate_engine_complete(scene->engine, id, bytes, 0), ESTALE, "");
 }
 
+#define CUT 32000
+
+/* Keeps the first dispatch, and completes each piece of the second in its own `start`. */
+static void start_pieces(void *user, const iogate_dispatch *dispatch) {
+    scene *scene = user;
+    if (scene->started == 0) {
+        keep(user, dispatch);
+        return;
+    }
+    int depth = atomic_fetch_add(&scene->inside, 1);
+    CHECK(depth == 0 && dispatch->part_count == 1);
+    scene->started++;
+    uint64_t id = dispatch->id;
+    CHECK(iogate_engine_complete(scene->engine, id, 1, 0) == 0);
+    FAILS(iogate_engine_complete(scene->engine, id, 1, 0), ESTALE, "");
+    atomic_fetch_sub(&scene->inside, 1);
+}
+
+static void *complete_kept(void *of) {
+    scene *scene = of;
+    uint64_t bytes, id = kept(scene, &bytes);
+    CHECK(iogate_engine_complete(scene->engine, id, bytes, 0) == 0);
+    return NULL;
+}
+
+/* However many pieces a dispatch comes in, they do not nest: the stack is a small one. */
+static void pieces_inside(void) {
+    scene *scene = scene_new();
+    make(scene, (iogate_engine_config){.start = start_pieces}, "to-agg:run_requests_max=65536", 1);
+    submit(scene, IOGATE_READ, 2 * CUT, 1, 0);
+    for (int i = 0; i < CUT; i++) {
+        uint64_t id = submit(scene, IOGATE_READ, (uint64_t)i, 1, 0);
+        if (i % 2)
+            CHECK(iogate_engine_cancel(scene->engine, id) == 0);
+    }
+    pthread_attr_t attributes;
+    CHECK(pthread_attr_init(&attributes) == 0 && pthread_attr_setstacksize(&attributes, 1 << 20) == 0);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, &attributes, complete_kept, scene) == 0);
+    CHECK(pthread_attr_destroy(&attributes) == 0);
+    wait_over(scene, 1 + CUT);
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(scene->started == 1 + CUT / 2);
+    CHECK(iogate_engine_free(scene->engine) == 0);
+    scene_free(scene);
+}
+
 static int64_t carry_out_inside(void *user, const iogate_dispatch *dispatch) {
     scene *scene = user;
     int depth = atomic_fetch_add(&scene->inside, 1);
@@ -341,6 +388,8 @@ static void inside(void) {
     CHECK(iogate_engine_free(scene->engine) == 0);
     scene_free(scene);
 
+    pieces_inside();
+
     scene = scene_new();
     make(scene, (iogate_engine_config){.carry_out = carry_out_inside, .flags = IOGATE_QUICK, .gate = {.queue_max = 8}},
          "fifo", 1);
@@ -375,6 +424,36 @@ static void *complete_late(void *of) {
     return NULL;
 }
 
+/* Hands the second dispatch to another thread, and goes on with its pointer when that has been completed. */
+static void start_lingering(void *user, const iogate_dispatch *dispatch) {
+    scene *scene = user;
+    int lingers = scene->started == 1;
+    if (lingers)
+        atomic_store(&scene->inside, 1);
+    keep(user, dispatch);
+    if (lingers) {
+        usleep(50000);
+        atomic_store(&scene->inside, 0);
+    }
+}
+
+/* The engine outlives a `start` that returns after its dispatch is over. */
+static void ends_in_start(void) {
+    scene *scene = scene_new();
+    make(scene, (iogate_engine_config){.start = start_lingering}, "fifo", 1);
+    submit(scene, IOGATE_READ, 0, 4096, 0);
+    submit(scene, IOGATE_READ, 4096, 4096, 0);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, complete_late, scene) == 0);
+    wait_over(scene, 1);
+    uint64_t bytes, id = kept(scene, &bytes);
+    CHECK(iogate_engine_complete(scene->engine, id, bytes, 0) == 0);
+    CHECK(iogate_engine_free(scene->engine) == 0);
+    CHECK(scene->over == 2 && atomic_load(&scene->inside) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+    scene_free(scene);
+}
+
 static void ends(void) {
     for (int i = 0; i < 20; i++) {
         scene *scene = scene_new();
@@ -387,6 +466,7 @@ static void ends(void) {
         CHECK(pthread_join(thread, NULL) == 0);
         scene_free(scene);
     }
+    ends_in_start();
 }
 
 static void errors(void) {
@@ -404,7 +484,10 @@ static void errors(void) {
     FAILS(iogate_engine_new(&config, &engine), EINVAL, "flags are 0x2");
     config.flags = 0;
     config.gate.size = 0;
-    FAILS(iogate_engine_new(&config, &engine), EINVAL, "config.gate");
+    FAILS(iogate_engine_new(&config, &engine), EINVAL, "`config.gate`: size is 0; expected its sizeof");
+    /* It lies within the other one: what is behind it is not its own. */
+    config.gate.size = sizeof config.gate + 8;
+    FAILS(iogate_engine_new(&config, &engine), EINVAL, "expected its sizeof");
     config.gate.size = sizeof config.gate;
     config.gate.scheduler = "noop";
     FAILS(iogate_engine_new(&config, &engine), EINVAL, "unknown scheduler 'noop'");
