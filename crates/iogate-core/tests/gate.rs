@@ -252,48 +252,6 @@ fn the_device_time_of_the_last_second_is_divided_as_the_weights_are() {
     );
 }
 
-/// How long the request waits that comes last, while a sequential reader that always asks for more has grown its quantum at each of a crowd of
-/// others, who came before it; a dispatch takes 100 us, and 10 ms from then on.
-fn waits_for_a_turn(kind: SchedulerKind, crowd: u64) -> Span {
-    let piece = 65_536;
-    let mut gate = Gate::new(&config(kind, 1)).unwrap();
-    let mut now = Time::ZERO;
-    for id in 1..=crowd {
-        gate.submit(now, &request(id, id, Op::Read, 0, 4096)).unwrap();
-    }
-    let reads = |place: u64| request(1_000_000 + place, 1_000_000, Op::Read, place * u64::from(piece), piece);
-    gate.submit(now, &reads(0)).unwrap();
-    let (mut next, mut came) = (1, None);
-    loop {
-        let Decision::Dispatch(dispatch) = gate.next(now) else { panic!("nothing waits for time") };
-        if dispatch.file == FileId(crowd + 1) {
-            return now.since(came.expect("it has come"));
-        }
-        if dispatch.file == FileId(1_000_000) {
-            if came.is_none() {
-                gate.submit(now, &request(crowd + 1, crowd + 1, Op::Read, 0, 4096)).unwrap();
-                came = Some(now);
-            }
-            // The next piece is there before this one is complete.
-            gate.submit(now, &reads(next)).unwrap();
-            next += 1;
-        }
-        now = now + if came.is_some() { Span::from_millis(10) } else { Span::from_micros(100) };
-        gate.complete(now, dispatch.id, Outcome::Done { bytes: dispatch.bytes });
-    }
-}
-
-#[test]
-fn what_has_aged_goes_before_a_turn_however_long_that_is() {
-    for kind in [SchedulerKind::Aioli, SchedulerKind::Mlf] {
-        let some = waits_for_a_turn(kind, 100);
-        assert!(some > Span::from_millis(100) && some < Span::from_secs(1), "{kind:?}: {some}");
-        // Its turn has 313 MB, and takes 50 s.
-        let many = waits_for_a_turn(kind, 10_000);
-        assert!(many <= Span::from_millis(5_010), "{kind:?}: {many}");
-    }
-}
-
 #[test]
 fn twins_serves_what_has_aged_in_the_midst_of_a_long_window() {
     let seconds = |seconds| Time::ZERO + Span::from_secs(seconds);

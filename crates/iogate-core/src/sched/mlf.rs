@@ -5,7 +5,7 @@
 //! ready queues here is O(log q) and does not walk over queues that are not ready. A turn's continuation goes ahead of
 //! the round but holds nobody up.
 //!
-//! A request waits at most `age_max`, plus the service of what has aged before it.
+//! A request waits at most `age_max`, plus the service of what has aged before it and of the turns that are open (as with `aioli`).
 
 use super::SchedulerConfig;
 use super::quantum::{Discipline, Quantum};

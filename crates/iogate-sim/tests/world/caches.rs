@@ -141,7 +141,7 @@ fn who_opens_a_file_sees_what_others_have_changed_and_keeps_what_nobody_has() {
 #[test]
 fn what_a_writer_still_has_to_itself_changes_the_file_for_others_when_it_comes() {
     let mut s = closing(true);
-    s.cluster.clients.nodes = 2;
+    (s.cluster.clients.nodes, s.cluster.servers.cache) = (2, None);
     let reader = |id: u32, start: Span| {
         let mut reader = app(id, 1, 4 * MIB, 1 << 20);
         (reader.files, reader.start) = (1, start);
@@ -149,11 +149,9 @@ fn what_a_writer_still_has_to_itself_changes_the_file_for_others_when_it_comes()
     };
     let mut writer = reader(2, Span::from_secs(20));
     (writer.workload.op, writer.first_node) = (Op::Write, 1);
-    s.apps = vec![reader(1, Span::ZERO), writer];
-    let closed = run(&s).apps[1].end.since(iogate_core::Time::ZERO);
-    // A reader opens the file while the writer closes it, which takes 40 ms, and then once more.
-    s.apps.push(reader(3, closed - Span::from_millis(35)));
-    s.apps.push(reader(4, Span::from_secs(60)));
+    // A reader opens the file while the first of what the writer has written is on its way, which takes 10 ms, and then once more.
+    let meanwhile = Span::from_secs(20) + Span::from_millis(1);
+    s.apps = vec![reader(1, Span::ZERO), writer, reader(3, meanwhile), reader(4, Span::from_secs(60))];
     let result = run(&s);
     let took = |index: usize| result.apps[index].end.since(result.apps[index].start);
     assert!(took(3) > Span::ZERO, "it reads what the writer has written, not what was there before");

@@ -380,20 +380,12 @@ impl Quantum {
         }
     }
 
-    /// What has aged goes before everything: of aioli, the turn that is open is over.
-    fn serve_aged(&mut self, now: Time) -> Option<Choice> {
-        let queue = self.aged_queue(now)?;
-        if self.one_at_a_time {
-            while !self.turns.is_empty() {
-                self.end_turn(0);
-            }
-        }
-        let run = self.queues[queue].walk_from(self.queues[queue].oldest().seq, self.caps);
-        self.begin_turn(now, queue, &run, 0);
-        Some(Choice::Serve(run))
-    }
-
     fn pick(&mut self, now: Time, draining: bool) -> Choice {
+        if let Some(queue) = self.aged_queue(now) {
+            let run = self.queues[queue].walk_from(self.queues[queue].oldest().seq, self.caps);
+            self.begin_turn(now, queue, &run, 0);
+            return Choice::Serve(run);
+        }
         if !self.one_at_a_time
             && !draining
             && let Some(choice) = self.keep_slots(now)
@@ -495,8 +487,7 @@ impl Model for Quantum {
         if self.queues.iter().all(|queue| queue.waiting.is_empty()) {
             return Choice::Idle;
         }
-        let aged = self.serve_aged(now);
-        aged.or_else(|| self.go_on(now, draining)).unwrap_or_else(|| self.pick(now, draining))
+        self.go_on(now, draining).unwrap_or_else(|| self.pick(now, draining))
     }
 
     fn know_device(&mut self, prices: &Prices, in_service: u32, depth: u32) {

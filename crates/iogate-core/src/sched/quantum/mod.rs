@@ -23,9 +23,9 @@
 //! is expected to save (the rules are at the head of `priced`), for any turn that has quantum left. Rule 6 then waits once. In
 //! `mlf` such a wait keeps a slot free, and a turn stays open for 2 J after its completion.
 //!
-//! Starvation: once the oldest request of all has waited for `age_max`, the run that begins at it goes next, before turns that are open: in
-//! a crowd a quantum grows at each step for others, and a turn may be of any length. The waits are bounded by `contiguous_wait` and
-//! `wait_max`, or by the longest think time that counts, 67 ms.
+//! Starvation: once the oldest request of all has waited for `age_max`, the run that begins at it goes next, after turns that are open. A
+//! turn is as long as its quantum, which grows at each step: after a crowd, of whom each is a step, that is by as many increments. The
+//! waits are bounded by `contiguous_wait` and `wait_max`, or by the longest think time that counts, 67 ms.
 
 mod waits;
 
@@ -497,18 +497,13 @@ impl<D: Discipline> Scheduler for Quantum<D> {
     }
 
     fn pick(&mut self, now: Time, patience: bool, pending: &mut Pending) -> Pick {
+        if let Some(pick) = self.turns(now, patience, pending) {
+            return pick;
+        }
         if let Some(aged) = self.aged(now, pending) {
-            if let Some(queue) = self.current.take()
-                && D::SYNCHRONOUS
-            {
-                self.close_turn(QueueId(queue), pending);
-            }
             let run = pending.walk(aged, self.cap);
             self.dispatch(now, run, 0, pending);
             return Pick::Dispatch;
-        }
-        if let Some(pick) = self.turns(now, patience, pending) {
-            return pick;
         }
         if !D::SYNCHRONOUS
             && patience
