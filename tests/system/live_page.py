@@ -153,6 +153,16 @@ def check(browser: Browser, url: str, evil: str, picture: str, divide: list[str]
     browser.eventually(f"{areas}.some((area) => area.startsWith('user '))")
     if browser.value(f"{areas}.some((area) => area.startsWith('group '))"):
         raise SystemExit("a group is in the picture, beside those in it")
+    # What was not told is drawn as nothing, not as what was before and after it.
+    browser.value("for (const parts of gates.values()) for (const sample of parts.samples) sample.at -= 30")
+    browser.eventually(
+        "[...gates.values()].every((parts) => parts.samples.filter((sample) => sample.apps.size === 0).length >= 2)"
+    )
+    # A gate that is gone is not shown any more, and one that comes is.
+    gone = "events.onmessage({ data: JSON.stringify({ gates: [] }) }); document.querySelectorAll('main section').length"
+    if browser.value(gone) != 0:
+        raise SystemExit("a gate that is gone is still there")
+    browser.eventually("document.querySelectorAll('main section').length > 0")
     wrong = [
         event
         for event in browser.events

@@ -3,6 +3,7 @@
 
 const KEPT = 300; // seconds in a picture, at most
 const FIRST = 60; // and at first
+const GAP = 3; // seconds without a word: what was then is not known
 const NAMED = 8; // applications with a colour of their own; the others are drawn together
 // Told apart with all common kinds of colour blindness (Okabe and Ito), on light and on dark.
 const COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b3a300", "#7f6fd1"];
@@ -206,6 +207,9 @@ function show(gate, now) {
   parts.names ||= new Map();
   const apps = gate.apps.filter((app) => !app.is_group);
   for (const app of apps) parts.names.set(app.app, app.name);
+  const last = parts.samples.at(-1);
+  // Else the picture would go on from what was before as if that had been so all the time.
+  if (last && now - last.at > GAP) for (const at of [last.at + 1, now - 1]) parts.samples.push({ at, apps: new Map() });
   parts.samples.push({ at: now, apps: new Map(apps.map((app) => [app.app, app])) });
   while (parts.samples.length > 0 && now - parts.samples[0].at > KEPT) parts.samples.shift();
   const sum = (key) => apps.reduce((sum, app) => sum + app[key], 0);
@@ -233,6 +237,11 @@ events.onmessage = (event) => {
   const now = performance.now() / 1000;
   const told = JSON.parse(event.data);
   for (const gate of told.gates) show(gate, now);
+  for (const [name, parts] of gates) {
+    if (told.gates.some((gate) => gate.gate === name)) continue;
+    parts.section.remove();
+    gates.delete(name);
+  }
   say(told.gates.length > 0 ? "live" : "there is no gate", false);
 };
 events.onerror = () => {
