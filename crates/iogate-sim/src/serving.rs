@@ -21,14 +21,11 @@ impl Serving {
         loop {
             match self.gate.next(now) {
                 Decision::Dispatch(dispatch) => {
-                    let Dispatch { op, file, offset, bytes, .. } = dispatch;
+                    let address = self.placement.address(dispatch.file, dispatch.offset);
                     let queued = self.gate.parts(dispatch.id).any(|part| part.arrival < now);
-                    let mut transfers = Vec::new();
-                    self.placement.for_each_extent(file, offset, bytes, |address, bytes| {
-                        transfers.push(Transfer { op, address, bytes });
-                    });
+                    let transfer = Transfer { op: dispatch.op, address, bytes: dispatch.bytes };
                     begun(&dispatch);
-                    self.station.submit(now, dispatch.id.0.into(), queued, transfers);
+                    self.station.submit(now, dispatch.id.0.into(), queued, [transfer]);
                 }
                 Decision::WaitUntil(until, _) => return Some(until),
                 Decision::Idle => return None,
