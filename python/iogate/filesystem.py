@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import stat
 import uuid
 from datetime import datetime, timezone
@@ -282,7 +283,11 @@ class IogateFileSystem(AbstractFileSystem):  # type: ignore[misc]
         self.mv_file(source, target)
 
     def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
-        """Copies a file, through this program; of a directory, makes one."""
+        """Copies a file, through this program; of a directory, makes one.
+
+        Raises:
+            shutil.SameFileError: Both paths lead to the same file, by a link.
+        """
         path1, path2 = self._strip_protocol(path1), self._strip_protocol(path2)
         if self.isdir(path1):
             self.makedirs(path2, exist_ok=True)
@@ -291,9 +296,13 @@ class IogateFileSystem(AbstractFileSystem):  # type: ignore[misc]
             self.makedirs(self._parent(path2), exist_ok=True)
         if path1 == path2:
             return
-        with self.open(path1, "rb") as source, self.open(path2, "wb") as target:
-            while data := source.read(source.blocksize):
-                target.write(data)
+        with self.open(path1, "rb") as source:
+            # To open the target makes it empty.
+            with contextlib.suppress(FileNotFoundError):
+                if source.is_at(path2):
+                    raise shutil.SameFileError(f"{path1} and {path2} are the same file")
+            with self.open(path2, "wb") as target:
+                shutil.copyfileobj(source, target, source.blocksize)
 
     def touch(self, path: str, truncate: bool = True, **kwargs: Any) -> None:
         """Makes an empty file; without `truncate`, one that is there gets new times."""
@@ -378,6 +387,11 @@ class IogateFile(AbstractBufferedFile):  # type: ignore[misc]
             self._begin = attr[1]
         super().__init__(fs, path, mode, **kwargs)
         self.loc = self._begin
+
+    def is_at(self, path: str) -> bool:
+        """Whether a path leads to this file."""
+        attr: Attributes = self.fs.connection().attr(_native(path), True)
+        return attr[5] == self._inode
 
     def _opened(self) -> NativeFile:
         """The file as this process has it: in a child of `fork` one that is read is opened again."""

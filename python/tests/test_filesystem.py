@@ -6,6 +6,7 @@ import multiprocessing
 import os
 import pickle
 import re
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -245,6 +246,26 @@ def test_patterns_find_nothing_behind_links(
         fs.rm(f"{folder}/run/*/deep/*")
     fs.rm(f"{folder}/precious/**", recursive=True)
     assert names_below(linked) == left
+
+
+@pytest.mark.parametrize("how", ["hard", "symbolic"])
+def test_a_file_is_not_copied_onto_itself(
+    fs: IogateFileSystem, folder: str, server: Server, how: str
+) -> None:
+    fs.pipe_file(f"{folder}/a", b"precious")
+    link = server.directory / folder[1:] / "link"
+    if how == "hard":
+        os.link(link.with_name("a"), link)
+    else:
+        link.symlink_to("a")
+    for source, target in (("a", "link"), ("link", "a")):
+        with pytest.raises(shutil.SameFileError):
+            fs.copy(f"{folder}/{source}", f"{folder}/{target}")
+        assert fs.cat(f"{folder}/a") == b"precious"
+    # Another file is replaced, and what a link leads to is.
+    fs.pipe_file(f"{folder}/b", b"new")
+    fs.copy(f"{folder}/b", f"{folder}/link")
+    assert fs.cat(f"{folder}/a") == b"new"
 
 
 def test_so_many_levels_are_removed(fs: IogateFileSystem, folder: str, server: Server) -> None:
