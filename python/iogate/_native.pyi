@@ -242,6 +242,8 @@ class File:
         """Reads so many bytes, fewer only at the end."""
     def write(self, offset: int, data: bytes) -> None:
         """Writes all of these bytes."""
+    def append(self, data: bytes) -> int:
+        """Writes at the end, wherever that is then; says how many of the bytes."""
     def attr(self) -> Attributes:
         """Its attributes."""
     def sync(self) -> None:

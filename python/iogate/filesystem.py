@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import shutil
 import stat
@@ -363,11 +364,13 @@ class IogateFile(AbstractBufferedFile):  # type: ignore[misc]
 
     DEFAULT_BLOCK_SIZE = 4 * 2**20
 
+    buffer: io.BytesIO
+    offset: int | None
+
     def __init__(self, fs: IogateFileSystem, path: str, mode: str = "rb", **kwargs: Any) -> None:
         """Opens it at the server."""
         self._file: NativeFile | None = None
         self._process = os.getpid()
-        self._begin = 0
         autocommit = kwargs.get("autocommit", True)
         # Of a transaction: what is not committed has another name.
         self._at = path if autocommit or mode == "rb" else f"{path}.{uuid.uuid4().hex}.part"
@@ -383,10 +386,9 @@ class IogateFile(AbstractBufferedFile):  # type: ignore[misc]
         self._inode = attr[5]
         if mode == "rb":
             kwargs["size"] = attr[1]
-        elif mode == "ab":
-            self._begin = attr[1]
         super().__init__(fs, path, mode, **kwargs)
-        self.loc = self._begin
+        if mode == "ab":
+            self.loc = attr[1]
 
     def is_at(self, path: str) -> bool:
         """Whether a path leads to this file."""
@@ -416,19 +418,33 @@ class IogateFile(AbstractBufferedFile):  # type: ignore[misc]
         """It is open already."""
 
     def _upload_chunk(self, final: bool = False) -> bool:
-        data = self.buffer.getvalue()
-        self._opened().write(self._begin + self.offset, data)
+        self._send()
         if final and self.autocommit:
             self.commit()
         return True
+
+    def _send(self) -> None:
+        """Sends what is in the buffer. What has arrived leaves it: to append that again would double it."""
+        file, data, sent = self._opened(), self.buffer.getvalue(), 0
+        self.offset = self.offset or 0
+        try:
+            if self.mode == "ab":
+                while sent < len(data):
+                    sent += file.append(data[sent:])
+            else:
+                file.write(self.offset, data)
+                sent = len(data)
+        finally:
+            self.offset += sent
+            self.buffer = io.BytesIO()
+            self.buffer.write(data[sent:])
 
     def fsync(self) -> None:
         """Makes durable what was written."""
         if self.mode != "rb":
             self.flush()
-            if self.buffer.tell() > 0:
-                # What is less than a block is kept back by a flush.
-                self._opened().write(self._begin + (self.offset or 0), self.buffer.getvalue())
+            # What is less than a block is kept back by a flush.
+            self._send()
         self._opened().sync()
 
     def commit(self) -> None:

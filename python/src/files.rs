@@ -212,14 +212,14 @@ impl Connection {
         self.ask(py, &path, |remote| remote.set_attr(caller(), &path, Identity::default(), &change).map(drop))
     }
 
-    /// Opens a file: `r` reads, `r+` reads and writes, `w` begins anew, `x` must not be there, `a` goes on at the end.
+    /// Opens a file: `r` reads, `r+` reads and writes, `w` begins anew, `x` must not be there, `a` appends.
     fn open(&self, py: Python<'_>, path: PathBuf, how: &str, mode: u32) -> PyResult<File> {
         let flags = match how {
             "r" => open::READ,
             "r+" => open::READ | open::WRITE,
             "w" => open::WRITE | open::CREATE | open::TRUNCATE,
             "x" => open::WRITE | open::CREATE | open::EXCLUSIVE,
-            "a" => open::WRITE | open::CREATE,
+            "a" => open::WRITE | open::CREATE | open::APPEND,
             _ => {
                 return Err(PyValueError::new_err(format!("mode: expected r, r+, w, x or a, found '{how}'")));
             }
@@ -277,6 +277,14 @@ impl File {
                 }
             }
             Ok(())
+        })
+    }
+
+    /// Writes at the end of the file, wherever that is then; says how many of the bytes: at most what goes there as one.
+    fn append(&self, py: Python<'_>, data: &[u8]) -> PyResult<u32> {
+        self.ask(py, |file| match file.append(data)?.bytes {
+            0 if !data.is_empty() => Err(Errno::IO.into()),
+            bytes => Ok(bytes),
         })
     }
 

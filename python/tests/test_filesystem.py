@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import pickle
@@ -266,6 +267,51 @@ def test_a_file_is_not_copied_onto_itself(
     fs.pipe_file(f"{folder}/b", b"new")
     fs.copy(f"{folder}/b", f"{folder}/link")
     assert fs.cat(f"{folder}/a") == b"new"
+
+
+def test_what_is_appended_overwrites_nothing(fs: IogateFileSystem, folder: str) -> None:
+    path = f"{folder}/log"
+    with fs.open(path, "ab") as one, fs.open(path, "ab") as other:
+        one.write(b"one\n")
+        other.write(b"other\n")
+    assert sorted(fs.cat(path).splitlines()) == [b"one", b"other"]
+
+
+@pytest.mark.parametrize("mode", ["wb", "ab"])
+def test_what_was_made_durable_is_not_written_again(fs: IogateFileSystem, folder: str, mode: str) -> None:
+    path = f"{folder}/log"
+    with fs.open(path, mode, block_size=4) as file:
+        for written in (b"12", b"3", b"", b"45678", b"9"):
+            file.write(written)
+            file.fsync()
+            assert fs.size(path) == file.tell()
+        file.write(b"0")
+    assert fs.cat(path) == b"1234567890"
+
+
+def test_an_append_that_failed_halfway_goes_on_there(fs: IogateFileSystem, folder: str) -> None:
+    class Full:
+        """Takes so much at a time."""
+
+        def __init__(self, file: Any) -> None:
+            self.file, self.rooms = file, [3, 0, 1, 1]
+
+        def append(self, data: bytes) -> Any:
+            room = self.rooms.pop(0)
+            if room == 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return self.file.append(data[:room])
+
+        def close(self) -> None:
+            self.file.close()
+
+    path = f"{folder}/log"
+    with fs.open(path, "ab", block_size=5) as file:
+        file._file = Full(file._file)
+        with pytest.raises(OSError, match="No space"):
+            file.write(b"12345")
+        assert fs.cat(path) == b"123"
+    assert fs.cat(path) == b"12345"
 
 
 def test_so_many_levels_are_removed(fs: IogateFileSystem, folder: str, server: Server) -> None:
