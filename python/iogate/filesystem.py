@@ -308,11 +308,16 @@ class IogateFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def touch(self, path: str, truncate: bool = True, **kwargs: Any) -> None:
         """Makes an empty file; without `truncate`, one that is there gets new times."""
         path = self._strip_protocol(path)
-        if truncate or not self.exists(path):
+        if truncate:
             with self.open(path, "wb"):
                 return
         now = datetime.now(tz=timezone.utc).timestamp()
-        self.connection().set_times(_native(path), now, now)
+        try:
+            self.connection().set_times(_native(path), now, now)
+        except FileNotFoundError:
+            # Who makes it meanwhile keeps what is in it.
+            with self.open(path, "ab"):
+                return
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
         """The bytes of a file, or those of a range; a negative number counts from the end."""
@@ -375,10 +380,8 @@ class IogateFile(AbstractBufferedFile):  # type: ignore[misc]
         # Of a transaction: what is not committed has another name.
         self._at = path if autocommit or mode == "rb" else f"{path}.{uuid.uuid4().hex}.part"
         connection = fs.connection()
-        if mode != "rb" and not autocommit and mode == "xb" and fs.exists(path):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-        if mode == "ab" and not autocommit and fs.exists(path):
-            fs.cp_file(path, self._at)
+        if self._at != path:
+            self._prepare(fs, path, mode)
         self._file = connection.open(_native(self._at), mode.rstrip("b"), 0o666 & ~_umask())
         attr = self._file.attr()
         if stat.S_ISDIR(attr[0]):
@@ -389,6 +392,16 @@ class IogateFile(AbstractBufferedFile):  # type: ignore[misc]
         super().__init__(fs, path, mode, **kwargs)
         if mode == "ab":
             self.loc = attr[1]
+
+    def _prepare(self, fs: IogateFileSystem, path: str, mode: str) -> None:
+        """Refuses in a transaction what is there already, or copies what is to be added to."""
+        with contextlib.suppress(FileNotFoundError):
+            if mode == "xb" and fs.info(path):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+            if mode == "ab":
+                # The copy is none of the transaction's files.
+                with fs.open(path, "rb") as source, fs.open(self._at, "xb", autocommit=True) as target:
+                    shutil.copyfileobj(source, target, source.blocksize)
 
     def is_at(self, path: str) -> bool:
         """Whether a path leads to this file."""
@@ -450,7 +463,10 @@ class IogateFile(AbstractBufferedFile):  # type: ignore[misc]
     def commit(self) -> None:
         """Gives the file its name, if it is one of a transaction."""
         if self._at != self.path:
-            self.fs.connection().rename(_native(self._at), _native(self.path))
+            connection = self.fs.connection()
+            # The name of a new one may have been taken meanwhile.
+            rename = connection.rename_new if self.mode == "xb" else connection.rename
+            rename(_native(self._at), _native(self.path))
             self._at = self.path
 
     def discard(self) -> None:

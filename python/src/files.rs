@@ -17,6 +17,7 @@ use iogate_vfs::{Caller, Groups, Tree, TreeFile};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
 /// Type and permissions, size, owner, group, links, and the times of the last access, change and change of attributes, in seconds.
@@ -196,9 +197,23 @@ impl Connection {
         self.ask(py, &path, |remote| remote.unlink(caller(), &path, directory).map(drop))
     }
 
-    /// Gives something another name; what had that is replaced.
+    /// Gives a file or a directory another name; what had that is replaced.
     fn rename(&self, py: Python<'_>, path: PathBuf, to: PathBuf) -> PyResult<()> {
         self.ask(py, &path, |remote| remote.rename(caller(), &path, &to, 0).map(drop))
+    }
+
+    /// Gives a file another name, which nothing may have.
+    fn rename_new(&self, py: Python<'_>, path: PathBuf, to: PathBuf) -> PyResult<()> {
+        self.ask(py, &to, |remote| {
+            let renamed = remote.rename(caller(), &path, &to, RenameFlags::NOREPLACE.bits());
+            let errno = renamed.as_ref().err().and_then(io::Error::raw_os_error);
+            if errno != Some(Errno::INVAL.raw_os_error()) {
+                return renamed.map(drop);
+            }
+            // File systems of networks have no such rename. A second name does not replace anything either.
+            remote.link(caller(), &path, &to)?;
+            remote.unlink(caller(), &path, false).map(drop)
+        })
     }
 
     /// Sets the times of the last access and change, in seconds.

@@ -408,6 +408,53 @@ def test_a_transaction_is_all_or_nothing(fs: IogateFileSystem, folder: str) -> N
     assert fs.ls(folder, detail=False) == [f"{folder}/a"]
 
 
+def test_a_look_that_failed_does_not_say_that_nothing_is_there(
+    fs: IogateFileSystem, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    path = f"{folder}/a"
+    fs.pipe_file(path, b"precious")
+    with monkeypatch.context() as patched:
+        patched.setattr(fs, "info", failing)
+        fs.touch(path, truncate=False)
+        assert fs.cat_file(path) == b"precious"
+        with pytest.raises(OSError, match="Input/output error"), fs.transaction:
+            fs.open(path, "xb")
+        with fs.transaction, fs.open(path, "ab") as file:
+            file.write(b" and more")
+    assert fs.cat(path) == b"precious and more"
+    fs.touch(f"{folder}/b", truncate=False)
+    assert fs.cat(f"{folder}/b") == b""
+    fs.touch(folder, truncate=False)
+
+
+def test_a_transaction_appends(fs: IogateFileSystem, folder: str) -> None:
+    for record in (b"1", b"2"):
+        with fs.transaction:
+            with fs.open(f"{folder}/log", "ab") as file:
+                file.write(record)
+            assert fs.exists(f"{folder}/log") == (record == b"2")
+    assert fs.cat(f"{folder}/log") == b"12"
+    assert fs.ls(folder, detail=False) == [f"{folder}/log"]
+
+
+def test_a_new_file_of_a_transaction_replaces_nothing(
+    fs: IogateFileSystem, folder: str, server: Server
+) -> None:
+    with fs.transaction, fs.open(f"{folder}/new", "xb") as file:
+        file.write(b"1")
+    assert fs.ls(folder, detail=False) == [f"{folder}/new"]
+    with pytest.raises(FileExistsError), fs.transaction:
+        fs.open(f"{folder}/new", "xb")
+    with pytest.raises(FileExistsError), fs.transaction:
+        with fs.open(f"{folder}/late", "xb") as file:
+            file.write(b"mine")
+        (server.directory / folder[1:] / "late").write_bytes(b"made meanwhile")
+    assert (server.directory / folder[1:] / "late").read_bytes() == b"made meanwhile"
+
+
 def test_it_is_pickled_as_what_it_connects_to(fs: IogateFileSystem, folder: str) -> None:
     fs.pipe(f"{folder}/a", b"1")
     assert pickle.loads(pickle.dumps(fs)).cat(f"{folder}/a") == b"1"
