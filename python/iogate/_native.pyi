@@ -229,7 +229,9 @@ class Connection:
     def remove(self, path: str, directory: bool) -> None:
         """Removes an empty directory, or a name."""
     def rename(self, path: str, to: str) -> None:
-        """Gives something another name."""
+        """Gives something another name; what had that is replaced."""
+    def rename_new(self, path: str, to: str) -> None:
+        """Gives a file another name, which nothing may have."""
     def set_times(self, path: str, atime: float, mtime: float) -> None:
         """Sets the times of the last access and change."""
     def open(self, path: str, how: str, mode: int) -> File:
@@ -242,6 +244,8 @@ class File:
         """Reads so many bytes, fewer only at the end."""
     def write(self, offset: int, data: bytes) -> None:
         """Writes all of these bytes."""
+    def append(self, data: bytes) -> int:
+        """Writes at the end, wherever that is then; says how many of the bytes."""
     def attr(self) -> Attributes:
         """Its attributes."""
     def sync(self) -> None:

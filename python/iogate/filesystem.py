@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
+import shutil
 import stat
 import uuid
 from datetime import datetime, timezone
@@ -282,7 +284,11 @@ class IogateFileSystem(AbstractFileSystem):  # type: ignore[misc]
         self.mv_file(source, target)
 
     def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
-        """Copies a file, through this program; of a directory, makes one."""
+        """Copies a file, through this program; of a directory, makes one.
+
+        Raises:
+            shutil.SameFileError: Both paths lead to the same file, by a link.
+        """
         path1, path2 = self._strip_protocol(path1), self._strip_protocol(path2)
         if self.isdir(path1):
             self.makedirs(path2, exist_ok=True)
@@ -291,18 +297,27 @@ class IogateFileSystem(AbstractFileSystem):  # type: ignore[misc]
             self.makedirs(self._parent(path2), exist_ok=True)
         if path1 == path2:
             return
-        with self.open(path1, "rb") as source, self.open(path2, "wb") as target:
-            while data := source.read(source.blocksize):
-                target.write(data)
+        with self.open(path1, "rb") as source:
+            # To open the target makes it empty.
+            with contextlib.suppress(FileNotFoundError):
+                if source.is_at(path2):
+                    raise shutil.SameFileError(f"{path1} and {path2} are the same file")
+            with self.open(path2, "wb") as target:
+                shutil.copyfileobj(source, target, source.blocksize)
 
     def touch(self, path: str, truncate: bool = True, **kwargs: Any) -> None:
         """Makes an empty file; without `truncate`, one that is there gets new times."""
         path = self._strip_protocol(path)
-        if truncate or not self.exists(path):
+        if truncate:
             with self.open(path, "wb"):
                 return
         now = datetime.now(tz=timezone.utc).timestamp()
-        self.connection().set_times(_native(path), now, now)
+        try:
+            self.connection().set_times(_native(path), now, now)
+        except FileNotFoundError:
+            # Who makes it meanwhile keeps what is in it.
+            with self.open(path, "ab"):
+                return
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
         """The bytes of a file, or those of a range; a negative number counts from the end."""
@@ -354,19 +369,19 @@ class IogateFile(AbstractBufferedFile):  # type: ignore[misc]
 
     DEFAULT_BLOCK_SIZE = 4 * 2**20
 
+    buffer: io.BytesIO
+    offset: int | None
+
     def __init__(self, fs: IogateFileSystem, path: str, mode: str = "rb", **kwargs: Any) -> None:
         """Opens it at the server."""
         self._file: NativeFile | None = None
         self._process = os.getpid()
-        self._begin = 0
         autocommit = kwargs.get("autocommit", True)
         # Of a transaction: what is not committed has another name.
         self._at = path if autocommit or mode == "rb" else f"{path}.{uuid.uuid4().hex}.part"
         connection = fs.connection()
-        if mode != "rb" and not autocommit and mode == "xb" and fs.exists(path):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
-        if mode == "ab" and not autocommit and fs.exists(path):
-            fs.cp_file(path, self._at)
+        if self._at != path:
+            self._prepare(fs, path, mode)
         self._file = connection.open(_native(self._at), mode.rstrip("b"), 0o666 & ~_umask())
         attr = self._file.attr()
         if stat.S_ISDIR(attr[0]):
@@ -374,10 +389,24 @@ class IogateFile(AbstractBufferedFile):  # type: ignore[misc]
         self._inode = attr[5]
         if mode == "rb":
             kwargs["size"] = attr[1]
-        elif mode == "ab":
-            self._begin = attr[1]
         super().__init__(fs, path, mode, **kwargs)
-        self.loc = self._begin
+        if mode == "ab":
+            self.loc = attr[1]
+
+    def _prepare(self, fs: IogateFileSystem, path: str, mode: str) -> None:
+        """Refuses in a transaction what is there already, or copies what is to be added to."""
+        with contextlib.suppress(FileNotFoundError):
+            if mode == "xb" and fs.info(path):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+            if mode == "ab":
+                # The copy is none of the transaction's files.
+                with fs.open(path, "rb") as source, fs.open(self._at, "xb", autocommit=True) as target:
+                    shutil.copyfileobj(source, target, source.blocksize)
+
+    def is_at(self, path: str) -> bool:
+        """Whether a path leads to this file."""
+        attr: Attributes = self.fs.connection().attr(_native(path), True)
+        return attr[5] == self._inode
 
     def _opened(self) -> NativeFile:
         """The file as this process has it: in a child of `fork` one that is read is opened again."""
@@ -402,25 +431,42 @@ class IogateFile(AbstractBufferedFile):  # type: ignore[misc]
         """It is open already."""
 
     def _upload_chunk(self, final: bool = False) -> bool:
-        data = self.buffer.getvalue()
-        self._opened().write(self._begin + self.offset, data)
+        self._send()
         if final and self.autocommit:
             self.commit()
         return True
+
+    def _send(self) -> None:
+        """Sends what is in the buffer. What has arrived leaves it: to append that again would double it."""
+        file, data, sent = self._opened(), self.buffer.getvalue(), 0
+        self.offset = self.offset or 0
+        try:
+            if self.mode == "ab":
+                while sent < len(data):
+                    sent += file.append(data[sent:])
+            else:
+                file.write(self.offset, data)
+                sent = len(data)
+        finally:
+            self.offset += sent
+            self.buffer = io.BytesIO()
+            self.buffer.write(data[sent:])
 
     def fsync(self) -> None:
         """Makes durable what was written."""
         if self.mode != "rb":
             self.flush()
-            if self.buffer.tell() > 0:
-                # What is less than a block is kept back by a flush.
-                self._opened().write(self._begin + (self.offset or 0), self.buffer.getvalue())
+            # What is less than a block is kept back by a flush.
+            self._send()
         self._opened().sync()
 
     def commit(self) -> None:
         """Gives the file its name, if it is one of a transaction."""
         if self._at != self.path:
-            self.fs.connection().rename(_native(self._at), _native(self.path))
+            connection = self.fs.connection()
+            # The name of a new one may have been taken meanwhile.
+            rename = connection.rename_new if self.mode == "xb" else connection.rename
+            rename(_native(self._at), _native(self.path))
             self._at = self.path
 
     def discard(self) -> None:

@@ -17,6 +17,7 @@ use iogate_vfs::{Caller, Groups, Tree, TreeFile};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
+use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
 /// Type and permissions, size, owner, group, links, and the times of the last access, change and change of attributes, in seconds.
@@ -196,9 +197,23 @@ impl Connection {
         self.ask(py, &path, |remote| remote.unlink(caller(), &path, directory).map(drop))
     }
 
-    /// Gives something another name; what had that is replaced.
+    /// Gives a file or a directory another name; what had that is replaced.
     fn rename(&self, py: Python<'_>, path: PathBuf, to: PathBuf) -> PyResult<()> {
         self.ask(py, &path, |remote| remote.rename(caller(), &path, &to, 0).map(drop))
+    }
+
+    /// Gives a file another name, which nothing may have.
+    fn rename_new(&self, py: Python<'_>, path: PathBuf, to: PathBuf) -> PyResult<()> {
+        self.ask(py, &to, |remote| {
+            let renamed = remote.rename(caller(), &path, &to, RenameFlags::NOREPLACE.bits());
+            let errno = renamed.as_ref().err().and_then(io::Error::raw_os_error);
+            if errno != Some(Errno::INVAL.raw_os_error()) {
+                return renamed.map(drop);
+            }
+            // File systems of networks have no such rename. A second name does not replace anything either.
+            remote.link(caller(), &path, &to)?;
+            remote.unlink(caller(), &path, false).map(drop)
+        })
     }
 
     /// Sets the times of the last access and change, in seconds.
@@ -212,14 +227,14 @@ impl Connection {
         self.ask(py, &path, |remote| remote.set_attr(caller(), &path, Identity::default(), &change).map(drop))
     }
 
-    /// Opens a file: `r` reads, `r+` reads and writes, `w` begins anew, `x` must not be there, `a` goes on at the end.
+    /// Opens a file: `r` reads, `r+` reads and writes, `w` begins anew, `x` must not be there, `a` appends.
     fn open(&self, py: Python<'_>, path: PathBuf, how: &str, mode: u32) -> PyResult<File> {
         let flags = match how {
             "r" => open::READ,
             "r+" => open::READ | open::WRITE,
             "w" => open::WRITE | open::CREATE | open::TRUNCATE,
             "x" => open::WRITE | open::CREATE | open::EXCLUSIVE,
-            "a" => open::WRITE | open::CREATE,
+            "a" => open::WRITE | open::CREATE | open::APPEND,
             _ => {
                 return Err(PyValueError::new_err(format!("mode: expected r, r+, w, x or a, found '{how}'")));
             }
@@ -277,6 +292,14 @@ impl File {
                 }
             }
             Ok(())
+        })
+    }
+
+    /// Writes at the end of the file, wherever that is then; says how many of the bytes: at most what goes there as one.
+    fn append(&self, py: Python<'_>, data: &[u8]) -> PyResult<u32> {
+        self.ask(py, |file| match file.append(data)?.bytes {
+            0 if !data.is_empty() => Err(Errno::IO.into()),
+            bytes => Ok(bytes),
         })
     }
 

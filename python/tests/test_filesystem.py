@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import pickle
 import re
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -247,6 +249,71 @@ def test_patterns_find_nothing_behind_links(
     assert names_below(linked) == left
 
 
+@pytest.mark.parametrize("how", ["hard", "symbolic"])
+def test_a_file_is_not_copied_onto_itself(
+    fs: IogateFileSystem, folder: str, server: Server, how: str
+) -> None:
+    fs.pipe_file(f"{folder}/a", b"precious")
+    link = server.directory / folder[1:] / "link"
+    if how == "hard":
+        os.link(link.with_name("a"), link)
+    else:
+        link.symlink_to("a")
+    for source, target in (("a", "link"), ("link", "a")):
+        with pytest.raises(shutil.SameFileError):
+            fs.copy(f"{folder}/{source}", f"{folder}/{target}")
+        assert fs.cat(f"{folder}/a") == b"precious"
+    # Another file is replaced, and what a link leads to is.
+    fs.pipe_file(f"{folder}/b", b"new")
+    fs.copy(f"{folder}/b", f"{folder}/link")
+    assert fs.cat(f"{folder}/a") == b"new"
+
+
+def test_what_is_appended_overwrites_nothing(fs: IogateFileSystem, folder: str) -> None:
+    path = f"{folder}/log"
+    with fs.open(path, "ab") as one, fs.open(path, "ab") as other:
+        one.write(b"one\n")
+        other.write(b"other\n")
+    assert sorted(fs.cat(path).splitlines()) == [b"one", b"other"]
+
+
+@pytest.mark.parametrize("mode", ["wb", "ab"])
+def test_what_was_made_durable_is_not_written_again(fs: IogateFileSystem, folder: str, mode: str) -> None:
+    path = f"{folder}/log"
+    with fs.open(path, mode, block_size=4) as file:
+        for written in (b"12", b"3", b"", b"45678", b"9"):
+            file.write(written)
+            file.fsync()
+            assert fs.size(path) == file.tell()
+        file.write(b"0")
+    assert fs.cat(path) == b"1234567890"
+
+
+def test_an_append_that_failed_halfway_goes_on_there(fs: IogateFileSystem, folder: str) -> None:
+    class Full:
+        """Takes so much at a time."""
+
+        def __init__(self, file: Any) -> None:
+            self.file, self.rooms = file, [3, 0, 1, 1]
+
+        def append(self, data: bytes) -> Any:
+            room = self.rooms.pop(0)
+            if room == 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return self.file.append(data[:room])
+
+        def close(self) -> None:
+            self.file.close()
+
+    path = f"{folder}/log"
+    with fs.open(path, "ab", block_size=5) as file:
+        file._file = Full(file._file)
+        with pytest.raises(OSError, match="No space"):
+            file.write(b"12345")
+        assert fs.cat(path) == b"123"
+    assert fs.cat(path) == b"12345"
+
+
 def test_so_many_levels_are_removed(fs: IogateFileSystem, folder: str, server: Server) -> None:
     fs.makedirs(f"{folder}/x/y")
     fs.touch(f"{folder}/x/y/z")
@@ -339,6 +406,53 @@ def test_a_transaction_is_all_or_nothing(fs: IogateFileSystem, folder: str) -> N
             file.write(b"1")
         raise LookupError
     assert fs.ls(folder, detail=False) == [f"{folder}/a"]
+
+
+def test_a_look_that_failed_does_not_say_that_nothing_is_there(
+    fs: IogateFileSystem, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    path = f"{folder}/a"
+    fs.pipe_file(path, b"precious")
+    with monkeypatch.context() as patched:
+        patched.setattr(fs, "info", failing)
+        fs.touch(path, truncate=False)
+        assert fs.cat_file(path) == b"precious"
+        with pytest.raises(OSError, match="Input/output error"), fs.transaction:
+            fs.open(path, "xb")
+        with fs.transaction, fs.open(path, "ab") as file:
+            file.write(b" and more")
+    assert fs.cat(path) == b"precious and more"
+    fs.touch(f"{folder}/b", truncate=False)
+    assert fs.cat(f"{folder}/b") == b""
+    fs.touch(folder, truncate=False)
+
+
+def test_a_transaction_appends(fs: IogateFileSystem, folder: str) -> None:
+    for record in (b"1", b"2"):
+        with fs.transaction:
+            with fs.open(f"{folder}/log", "ab") as file:
+                file.write(record)
+            assert fs.exists(f"{folder}/log") == (record == b"2")
+    assert fs.cat(f"{folder}/log") == b"12"
+    assert fs.ls(folder, detail=False) == [f"{folder}/log"]
+
+
+def test_a_new_file_of_a_transaction_replaces_nothing(
+    fs: IogateFileSystem, folder: str, server: Server
+) -> None:
+    with fs.transaction, fs.open(f"{folder}/new", "xb") as file:
+        file.write(b"1")
+    assert fs.ls(folder, detail=False) == [f"{folder}/new"]
+    with pytest.raises(FileExistsError), fs.transaction:
+        fs.open(f"{folder}/new", "xb")
+    with pytest.raises(FileExistsError), fs.transaction:
+        with fs.open(f"{folder}/late", "xb") as file:
+            file.write(b"mine")
+        (server.directory / folder[1:] / "late").write_bytes(b"made meanwhile")
+    assert (server.directory / folder[1:] / "late").read_bytes() == b"made meanwhile"
 
 
 def test_it_is_pickled_as_what_it_connects_to(fs: IogateFileSystem, folder: str) -> None:
