@@ -142,7 +142,7 @@ impl Leader {
             self.history.truncate(self.config.limits.history.saturating_sub(1));
             self.history.push_front((now, finished));
         }
-        self.places.leave(known.place);
+        self.leave_place(known.place);
         self.parties.leave(known.party);
         self.quota.give_back(known.uid, known.cost);
     }
