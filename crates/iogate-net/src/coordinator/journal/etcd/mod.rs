@@ -198,8 +198,8 @@ impl Etcd {
         })
     }
 
-    /// Has a transaction made if this coordinator leads; tries again while it does and etcd does not refuse it. Each compares the revision of
-    /// the one before it, so one that is sent twice, or is delayed on its way, is made once, or never.
+    /// Has a transaction made if this coordinator leads; tries again while it does and etcd does not refuse it. Each compares the
+    /// revision of the one before it, so one that is sent twice, or is delayed on its way, is made once, or never.
     fn commit(&mut self, operations: &[Value]) -> Result<(), JournalError> {
         self.made += 1;
         let began = since_boot();

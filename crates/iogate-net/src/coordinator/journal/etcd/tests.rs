@@ -1,3 +1,5 @@
+//! What an etcd that refuses to write, or says nothing, does to the journal: a small server of ours stands for it.
+
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
