@@ -63,8 +63,7 @@ impl Work<'_> {
         folder: &Path,
         progress: &Progress,
     ) -> Result<ExperimentReport, Failure> {
-        let runs = self.keep(Shard::WHOLE, folder, progress)?;
-        Ok(ExperimentReport { origin: Some(self.origin()?), ..self.reported(runs.into_values()) })
+        Ok(self.reported(self.keep(Shard::WHOLE, folder, progress)?.into_values()))
     }
 
     /// What its results are of, and what makes them.

@@ -193,7 +193,10 @@ impl<'a> Lab<'a> {
             return Ok(report);
         }
         self.progress.begin(name);
-        let report = self.work(name, &plan, |work| work.report_kept(folder, &self.progress))?;
+        let report = self.work(name, &plan, |work| -> Result<_, Failure> {
+            let origin = Some(work.origin()?);
+            Ok(ExperimentReport { origin, ..work.report_kept(folder, &self.progress)? })
+        })?;
         OutputFile::create(&kept)?.finish_with(&report.json())?;
         // What is in the report need not be kept twice; a file that stays does no harm.
         let _ = fs::remove_file(folder.join(Shard::WHOLE.file_name(&self.called(name))));
