@@ -12,7 +12,6 @@ use iogate_sim::result::RunResult;
 use iogate_sim::scenario::Plan;
 use serde::{Deserialize, Serialize};
 
-use crate::experiment::Origin;
 use crate::{ExperimentReport, Recording};
 
 /// More than that are a mistake.
@@ -323,7 +322,7 @@ impl fmt::Display for MergeError {
     }
 }
 
-/// Joins files of one experiment, each with its path, to the report that one run of everything gives, byte for byte, and with its origin.
+/// Joins files of one experiment, each with its path, to the report that one run of everything gives, byte for byte.
 ///
 /// # Errors
 /// They are not of one experiment, or do not have all its runs.
@@ -343,7 +342,6 @@ pub fn merge(files: Vec<(String, Kept)>) -> Result<Option<ExperimentReport>, Mer
     let runs: BTreeMap<u64, Done<Recording>> = files.into_iter().flat_map(|(_, kept)| kept.runs).collect();
     let mut report = head.outline.report(&head.program, runs.into_values());
     report.commit = head.commit;
-    report.origin = Some(Origin { plan: head.plan, build: head.build });
     Ok(Some(report))
 }
 

@@ -221,7 +221,11 @@ pub(crate) fn run(args: &MergeArgs) -> Result<(), Failure> {
     if let Some(folder) = &args.results {
         let mut reports = Vec::new();
         for (name, files) in all {
-            reports.push((folder.join(format!("{name}.json")), joined(files)?));
+            // All of them have the same, or they are not joined.
+            let head = files.first().map(|(_, kept)| kept.head.clone());
+            let origin = head.map(|head| Origin { plan: head.plan, build: head.build });
+            let report = ExperimentReport { origin, ..joined(files)? };
+            reports.push((folder.join(format!("{name}.json")), report));
         }
         super::sim::make_folder(folder)?;
         for (path, report) in reports {
@@ -231,9 +235,7 @@ pub(crate) fn run(args: &MergeArgs) -> Result<(), Failure> {
         return Ok(());
     }
     let begun = args.outputs.begin()?;
-    let report = joined(all.into_values().flatten().collect())?;
-    // As one run of everything, whose outputs are for reading.
-    begun.finish(&ExperimentReport { origin: None, ..report })
+    begun.finish(&joined(all.into_values().flatten().collect())?)
 }
 
 fn joined(files: Vec<(String, Kept)>) -> Result<ExperimentReport, Failure> {
