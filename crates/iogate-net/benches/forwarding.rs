@@ -19,10 +19,10 @@ use iogate_core::{FileId, GateConfig, Layout, Op, SchedulerConfig, SchedulerKind
 use iogate_engine::store::{Io, IoDone, OpenMode, Segment, StoreFile};
 use iogate_engine::{Engine, EngineConfig, FileHandle, Origin, Store};
 use iogate_net::client::{ClientOptions, Remote, RemoteFile, RemoteOptions};
-use iogate_net::server::{Export, Limits};
+use iogate_net::server::Export;
 use iogate_net::transport::auth::{Credential, Policy};
 use iogate_net::{Listener, Server, ServerConfig};
-use iogate_vfs::{Caller, DirectoryTree, Tree, TreeFile, Users};
+use iogate_vfs::{Caller, DirectoryTree, Tree, TreeFile};
 
 const SMALL: usize = 4096;
 const LARGE: usize = 1 << 20;
@@ -127,23 +127,10 @@ impl Bench {
         let gate = GateConfig { scheduler, queue_max: 1024, depth: 32, layout: Layout::SINGLE };
         let engine = Engine::new(&EngineConfig { gate }, tree.store()).expect("an engine");
         let export = Export {
-            name: "bench".into(),
-            tree: Arc::new(tree),
-            engine,
-            read_only: false,
-            striping: Layout::SINGLE,
-            users: Users::default(),
             forwarders: vec![rustix::process::geteuid().as_raw()],
-            answers: None,
-            devices: Vec::new(),
+            ..Export::new("bench", engine, Arc::new(tree))
         };
-        let config = ServerConfig {
-            exports: vec![export],
-            node: 0,
-            nodes: 1,
-            limits: Limits::default(),
-            session_grace: std::time::Duration::from_secs(60),
-        };
+        let config = ServerConfig::alone(vec![export]);
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let policy = Policy::None { user: Caller::new(uid, gid), on_any_network: false };
         let endpoint = "127.0.0.1:0".parse().expect("an address");

@@ -13,10 +13,10 @@ use iogate_core::Layout;
 use iogate_core::wire::{RequestOrigin, open};
 use iogate_engine::Origin;
 use iogate_net::client::{ClientOptions, Remote, RemoteOptions};
-use iogate_net::server::{Answers, Export, Keeping, Limits};
+use iogate_net::server::{Answers, Export, Keeping};
 use iogate_net::transport::auth::{Credential, Policy};
 use iogate_net::{Listener, Server, ServerConfig};
-use iogate_vfs::{StripedTree, Tree, Users};
+use iogate_vfs::{StripedTree, Tree};
 use rustix::mount::{MountFlags, MountPropagationFlags};
 use rustix::thread::UnshareFlags;
 
@@ -97,23 +97,12 @@ const GRACE: Duration = Duration::from_secs(60);
 
 fn serve(tree: Arc<dyn Tree>, answers: Option<Arc<Answers>>, grace: Duration) -> Server {
     let export = Export {
-        name: "files".into(),
-        engine: engine(&*tree),
-        tree,
-        read_only: false,
         striping: Layout { first_target: 0, stripe_bytes: 4096, targets: 2 },
-        users: Users::default(),
         forwarders: vec![own().uid],
         answers,
-        devices: Vec::new(),
+        ..Export::new("files", engine(&*tree), tree)
     };
-    let config = ServerConfig {
-        exports: vec![export],
-        node: 0,
-        nodes: 1,
-        limits: Limits::default(),
-        session_grace: grace,
-    };
+    let config = ServerConfig { session_grace: grace, ..ServerConfig::alone(vec![export]) };
     let endpoint = "127.0.0.1:0".parse().unwrap();
     let listener = Listener::bind(&endpoint, Policy::None { user: own(), on_any_network: false }).unwrap();
     Server::start(config, vec![listener]).unwrap()

@@ -5,13 +5,11 @@ mod common;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::Duration;
 
 use common::{ROOT, directory, engine, errno, own};
-use iogate_core::Layout;
 use iogate_core::wire::open;
 use iogate_net::client::{ClientOptions, Remote, RemoteOptions};
-use iogate_net::server::{Export, Limits};
+use iogate_net::server::Export;
 use iogate_net::transport::auth::{Credential, Policy};
 use iogate_net::{Listener, Server, ServerConfig};
 use iogate_vfs::users::Squash;
@@ -40,23 +38,10 @@ fn with_database(folder: &Path) -> rustix::io::Result<()> {
 fn serve(root: &Path, squash: Squash) -> Server {
     let tree = directory(root);
     let export = Export {
-        name: "files".into(),
-        engine: engine(&*tree),
-        tree,
-        read_only: false,
-        striping: Layout::SINGLE,
         users: Users::new(squash, Caller::new(65_534, 65_534), Vec::new(), Vec::new()).unwrap(),
-        forwarders: Vec::new(),
-        answers: None,
-        devices: Vec::new(),
+        ..Export::new("files", engine(&*tree), tree)
     };
-    let config = ServerConfig {
-        exports: vec![export],
-        node: 0,
-        nodes: 1,
-        limits: Limits::default(),
-        session_grace: Duration::from_secs(60),
-    };
+    let config = ServerConfig::alone(vec![export]);
     let endpoint = "127.0.0.1:0".parse().unwrap();
     let listener = Listener::bind(&endpoint, Policy::None { user: STAFF, on_any_network: false }).unwrap();
     Server::start(config, vec![listener]).unwrap()

@@ -2,16 +2,15 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use iogate_core::sched::SchedulerKind;
 use iogate_core::{GateConfig, Layout, SchedulerConfig};
 use iogate_engine::store::DirectoryStore;
 use iogate_engine::{Engine, EngineConfig, Store};
-use iogate_net::server::{Export, Limits};
+use iogate_net::server::Export;
 use iogate_net::transport::auth::Policy;
 use iogate_net::{Endpoint, Listener, Server, ServerConfig};
-use iogate_vfs::{DirectoryTree, Users};
+use iogate_vfs::DirectoryTree;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -31,22 +30,9 @@ pub(crate) fn serve(directory: &Path, endpoint: &Endpoint) -> Result<Server, Box
     let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
     let gate = GateConfig { scheduler, queue_max: 4096, depth: 8, layout: Layout::SINGLE };
     let export = Export {
-        name: "files".into(),
-        tree,
-        engine: Engine::new(&EngineConfig { gate }, store)?,
-        read_only: false,
-        striping: Layout::SINGLE,
-        users: Users::default(),
         forwarders: vec![rustix::process::geteuid().as_raw()],
-        answers: None,
-        devices: Vec::new(),
+        ..Export::new("files", Engine::new(&EngineConfig { gate }, store)?, tree)
     };
-    let config = ServerConfig {
-        exports: vec![export],
-        node: 0,
-        nodes: 1,
-        limits: Limits::default(),
-        session_grace: Duration::from_secs(60),
-    };
+    let config = ServerConfig::alone(vec![export]);
     Ok(Server::start(config, vec![Listener::bind(endpoint, Policy::Peer)?])?)
 }

@@ -12,6 +12,7 @@ use iogate_sim::result::RunResult;
 use iogate_sim::scenario::Plan;
 use serde::{Deserialize, Serialize};
 
+use crate::experiment::Origin;
 use crate::{ExperimentReport, Recording};
 
 /// More than that are a mistake.
@@ -104,10 +105,9 @@ pub struct Head {
     pub name: String,
     /// The program, with its version.
     pub program: String,
-    /// What tells this build of it from others.
-    pub build: String,
-    /// What tells the scenario with all its settings and seeds from others.
-    pub plan: String,
+    /// What they are of, and what made them.
+    #[serde(flatten)]
+    pub origin: Origin,
     /// The commit of the project that it was made with, where that is known.
     pub commit: Option<String>,
     /// Points whose first run has a recording: the first ones.
@@ -193,13 +193,11 @@ pub fn failed_line(why: &str) -> String {
 impl Head {
     /// That of some of the runs of an outline; the program's, the scenario's and the commit's names are for the caller to fill in.
     pub fn new(name: &str, outline: Outline, shard: Shard, recorded: usize) -> Head {
-        let (program, build, plan) = Default::default();
         Head {
             version: VERSION,
             name: name.into(),
-            program,
-            build,
-            plan,
+            program: String::new(),
+            origin: Origin::default(),
             commit: None,
             recorded,
             shard,
@@ -216,13 +214,14 @@ impl Head {
     pub fn unlike(&self, other: &Head) -> Option<String> {
         if self.name != other.name {
             Some(format!("of the scenario {}, not {}", self.name, other.name))
-        } else if (&self.plan, self.recorded, &self.outline) != (&other.plan, other.recorded, &other.outline)
+        } else if (&self.origin.plan, self.recorded, &self.outline)
+            != (&other.origin.plan, other.recorded, &other.outline)
         {
             Some(format!("of another form of {}: other settings, sizes or seeds", self.name))
-        } else if (&self.program, &self.build) != (&other.program, &other.build) {
+        } else if (&self.program, &self.origin.build) != (&other.program, &other.origin.build) {
             Some(format!(
                 "of another program: {} ({}), not {} ({})",
-                self.program, self.build, other.program, other.build
+                self.program, self.origin.build, other.program, other.origin.build
             ))
         } else if self.shard.of != other.shard.of {
             Some(format!("one of {} shards, not of {}", self.shard.of, other.shard.of))

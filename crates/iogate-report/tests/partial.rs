@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::OnceLock;
 
 use iogate_core::Time;
+use iogate_report::experiment::Origin;
 use iogate_report::partial::{Head, Kept, MergeError, Outline, Shard, failed_line, merge, run_line};
 use iogate_report::{ExperimentReport, Recording};
 use iogate_sim::experiment::{self, Done, Repeats};
@@ -66,7 +67,7 @@ fn shard(index: u64, of: u64) -> Shard {
 
 fn head(shard: Shard) -> Head {
     let mut head = Head::new("small", Outline::new(&plan(&[]), TEXT), shard, RECORDED);
-    (head.program, head.build, head.plan) = (PROGRAM.into(), "b1".into(), "p1".into());
+    (head.program, head.origin) = (PROGRAM.into(), Origin { build: "b1".into(), plan: "p1".into() });
     head
 }
 
@@ -201,11 +202,11 @@ fn what_is_of_something_else_is_not_joined() {
     assert_eq!(other(&|_| ()), "alike");
     assert_eq!(other(&|head| head.name = "big".into()), format!("{path} of the scenario big, not small"));
     let form = format!("{path} of another form of small: other settings, sizes or seeds");
-    assert_eq!(other(&|head| head.plan = "p2".into()), form);
+    assert_eq!(other(&|head| head.origin.plan = "p2".into()), form);
     assert_eq!(other(&|head| head.recorded = 0), form);
     assert_eq!(other(&|head| head.outline = Outline::new(&plan(&["seed=7", "repetitions=6"]), TEXT)), form);
     let program = format!("{path} of another program: iogate test (b2), not iogate test (b1)");
-    assert_eq!(other(&|head| head.build = "b2".into()), program);
+    assert_eq!(other(&|head| head.origin.build = "b2".into()), program);
     let files = [shard(1, 2), shard(2, 3)].map(|shard| kept(&head(shard).line()));
     let error = merge(files.into()).unwrap_err().to_string();
     assert_eq!(error, "small.2-of-3.runs is one of 3 shards, not of 2");

@@ -96,17 +96,17 @@ impl Backend {
         for (target, piece) in pieces.into_iter().enumerate() {
             let Some((offset, bytes)) = piece else { continue };
             let Target { station, placement } = &mut self.targets[target];
-            let mut transfers = Vec::new();
-            placement.for_each_extent(file, offset, bytes, |address, bytes| {
-                transfers.push(Transfer { op, address, bytes });
-            });
+            let transfer = |address, bytes| Transfer { op, address, bytes };
             count += 1;
             if self.queueing {
+                let mut transfers = Vec::new();
+                placement
+                    .for_each_extent(file, offset, bytes, |at, bytes| transfers.push(transfer(at, bytes)));
                 station.submit(now, dispatch.id.0.into(), queued, transfers);
                 continue;
             }
             let mut visit = station.begin(now);
-            transfers.into_iter().for_each(|transfer| visit.serve(transfer));
+            placement.for_each_extent(file, offset, bytes, |at, bytes| visit.serve(transfer(at, bytes)));
             if queued {
                 visit.hand_over();
             }

@@ -1,6 +1,8 @@
 //! What is told of a gate where there is only so much room for it.
 
 use iogate_core::stats::summary::Summary;
+// What is not printable would take six bytes each in JSON, too.
+use iogate_report::live::printable;
 
 /// Bytes of a name.
 const NAME_BYTES_MAX: usize = 100;
@@ -46,11 +48,6 @@ pub(crate) fn end_of_path(path: &str) -> String {
     }
     let from = path.ceil_char_boundary(path.len() - NAME_BYTES_MAX);
     format!("{LEFT_OUT}{}", &path[from..])
-}
-
-/// Without what would take six bytes each in JSON, and does nothing good to a terminal.
-fn printable(text: &str) -> String {
-    text.replace(char::is_control, "\u{fffd}")
 }
 
 #[cfg(test)]

@@ -76,17 +76,11 @@ impl Twins {
         }
     }
 
-    /// The target of the oldest request of all, if that has waited for `age_max`.
-    fn aged(&mut self, now: Time, pending: &Pending) -> Option<usize> {
-        let target = self.by_age.peek()?.1 as usize;
-        self.targets[target].aged(self.age_max, now, pending).map(|_| target)
-    }
-
-    /// When the oldest request of all will have waited for `age_max`.
-    fn ages(&mut self, pending: &Pending) -> Option<Time> {
+    /// When the oldest request of all will have waited for `age_max`, and its target; `None`: never.
+    fn ages(&mut self, pending: &Pending) -> Option<(Time, usize)> {
         let target = self.by_age.peek()?.1 as usize;
         let oldest = self.targets[target].oldest(pending).filter(|_| self.age_max > Span::ZERO)?;
-        Some(pending.slot(oldest).arrival + self.age_max)
+        Some((pending.slot(oldest).arrival + self.age_max, target))
     }
 
     /// The first target from `from` on, around the circle, that has something queued.
@@ -122,14 +116,15 @@ impl Scheduler for Twins {
             return Pick::Idle;
         }
         let mut target = ((index % targets + self.node % targets) % targets) as usize;
-        if let Some(aged) = self.aged(now, pending) {
+        let ages = self.ages(pending);
+        if let Some((_, aged)) = ages.filter(|(at, _)| *at <= now) {
             target = aged;
         } else if self.busy[target / 64] >> (target % 64) & 1 == 0 {
             let Some(other) = self.busy_from(target) else { return Pick::Idle };
             if patience && !self.skip {
                 let next = start + Span::from_nanos((index + 1).saturating_mul(self.window.as_nanos()));
-                let aged = self.ages(pending).unwrap_or(Time::MAX);
-                return Pick::WaitUntil(next.min(aged), WaitReason::Window);
+                let until = ages.map_or(next, |(at, _)| next.min(at));
+                return Pick::WaitUntil(until, WaitReason::Window);
             }
             target = other;
         }

@@ -13,10 +13,10 @@ use iogate_engine::store::DirectoryStore;
 use iogate_engine::{Engine, EngineConfig, Store};
 use iogate_fuse::{CacheMode, Control, MountOptions, Mounted, Transport};
 use iogate_net::client::{ClientOptions, Remote, RemoteOptions};
-use iogate_net::server::{Export, Limits};
+use iogate_net::server::Export;
 use iogate_net::transport::auth::{Credential, Policy};
 use iogate_net::{Endpoint, Listener, Server, ServerConfig};
-use iogate_vfs::{Caller, DirectoryTree, Tree, Users};
+use iogate_vfs::{Caller, DirectoryTree, Tree};
 
 pub use hang::HangGuard;
 pub use uring::{UringOn, can_use_uring};
@@ -171,23 +171,10 @@ pub fn tree(source: &Path) -> Arc<dyn Tree> {
 pub fn serve(source: &Path) -> Server {
     let tree = tree(source);
     let export = Export {
-        name: "files".into(),
-        engine: engine_over(tree.store()),
-        tree,
-        read_only: false,
-        striping: Layout::SINGLE,
-        users: Users::default(),
         forwarders: vec![rustix::process::geteuid().as_raw()],
-        answers: None,
-        devices: Vec::new(),
+        ..Export::new("files", engine_over(tree.store()), tree)
     };
-    let config = ServerConfig {
-        exports: vec![export],
-        node: 0,
-        nodes: 1,
-        limits: Limits::default(),
-        session_grace: Duration::from_secs(60),
-    };
+    let config = ServerConfig::alone(vec![export]);
     let policy = Policy::None { user: Caller::new(0, 0), on_any_network: false };
     let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap(), policy).unwrap();
     Server::start(config, vec![listener]).unwrap()

@@ -41,6 +41,24 @@ pub struct Export {
     pub devices: Vec<Arc<ModelledStore>>,
 }
 
+impl Export {
+    /// A tree under this name, behind an engine over its store, as it is: it can be changed, has no stripes, ids are the clients' own, and
+    /// nobody is trusted to speak for others.
+    pub fn new(name: &str, engine: Arc<Engine>, tree: Arc<dyn Tree>) -> Export {
+        Export {
+            name: name.into(),
+            tree,
+            engine,
+            read_only: false,
+            striping: Layout::SINGLE,
+            users: Users::default(),
+            forwarders: Vec::new(),
+            answers: None,
+            devices: Vec::new(),
+        }
+    }
+}
+
 /// What a server may spend.
 #[derive(Clone, Debug)]
 pub struct Limits {

@@ -86,6 +86,17 @@ pub struct ServerConfig {
     pub session_grace: Duration,
 }
 
+impl ServerConfig {
+    /// How long sessions stay where nothing else is said.
+    pub const SESSION_GRACE: Duration = Duration::from_secs(60);
+
+    /// Of a server that works with no others, and has the usual limits.
+    pub fn alone(exports: Vec<Export>) -> ServerConfig {
+        let (limits, session_grace) = (Limits::default(), ServerConfig::SESSION_GRACE);
+        ServerConfig { exports, node: 0, nodes: 1, limits, session_grace }
+    }
+}
+
 /// How long `shutdown` waits for clients to take their last replies.
 const LAST_REPLIES: Duration = Duration::from_secs(5);
 /// Most threads that read from connections.

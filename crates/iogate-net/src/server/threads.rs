@@ -248,11 +248,11 @@ mod tests {
     use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
     use iogate_engine::store::DirectoryStore;
     use iogate_engine::{Engine, EngineConfig};
-    use iogate_vfs::{DirectoryTree, Users};
+    use iogate_vfs::DirectoryTree;
 
     use super::*;
     use crate::Endpoint;
-    use crate::server::{Export, Limits, Server, ServerConfig};
+    use crate::server::{Export, Server, ServerConfig};
     use crate::transport::auth::Policy;
 
     /// A socket of which the kernel has nothing to tell: it is a directory.
@@ -279,24 +279,8 @@ mod tests {
         let tree = Arc::new(DirectoryTree::new(dir.path(), store.clone()).unwrap());
         let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
         let gate = GateConfig { scheduler, queue_max: 64, depth: 8, layout: Layout::SINGLE };
-        let export = Export {
-            name: "files".into(),
-            tree,
-            engine: Engine::new(&EngineConfig { gate }, store).unwrap(),
-            read_only: false,
-            striping: Layout::SINGLE,
-            users: Users::default(),
-            forwarders: Vec::new(),
-            answers: None,
-            devices: Vec::new(),
-        };
-        let config = ServerConfig {
-            exports: vec![export],
-            node: 0,
-            nodes: 1,
-            limits: Limits::default(),
-            session_grace: Duration::from_secs(60),
-        };
+        let export = Export::new("files", Engine::new(&EngineConfig { gate }, store).unwrap(), tree);
+        let config = ServerConfig::alone(vec![export]);
         let endpoint = Endpoint::Unix(dir.path().join("socket"));
         let server = Server::start(config, vec![Listener::bind(&endpoint, Policy::Peer).unwrap()]).unwrap();
         let shared = &server.shared;

@@ -4,14 +4,13 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use iogate_core::Layout;
 use iogate_core::wire::{Change, Identity, open, set};
 use iogate_net::client::{ClientOptions, Receiving, Remote, RemoteFile, RemoteOptions, Spread};
-use iogate_net::server::{Export, Limits};
+use iogate_net::server::Export;
 use iogate_net::transport::auth::{Credential, Policy};
 use iogate_net::{Endpoint, Listener, Server, ServerConfig};
 use iogate_testkit::ports::bound;
-use iogate_vfs::{Caller, Tree, TreeFile, Users};
+use iogate_vfs::{Caller, Tree, TreeFile};
 
 use super::common::engine;
 use super::peer::Peer;
@@ -226,24 +225,8 @@ fn a_sync_reaches_the_file_s_own_server() {
 /// A forwarder, which has no disk: what its servers lose, its clients are told.
 fn forwarder(peer: &Peer, endpoint: &Endpoint) -> Server {
     let tree = Arc::new(connect(peer, Receiving::Background));
-    let export = Export {
-        name: "files".into(),
-        engine: engine(&*tree),
-        tree,
-        read_only: false,
-        striping: Layout::SINGLE,
-        users: Users::default(),
-        forwarders: vec![0],
-        answers: None,
-        devices: Vec::new(),
-    };
-    let config = ServerConfig {
-        exports: vec![export],
-        node: 0,
-        nodes: 1,
-        limits: Limits::default(),
-        session_grace: std::time::Duration::from_secs(60),
-    };
+    let export = Export { forwarders: vec![0], ..Export::new("files", engine(&*tree), tree) };
+    let config = ServerConfig::alone(vec![export]);
     let policy = Policy::None { user: Caller::new(0, 0), on_any_network: false };
     Server::start(config, vec![bound(|| Listener::bind(endpoint, policy.clone()))]).unwrap()
 }

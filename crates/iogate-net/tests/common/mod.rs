@@ -10,7 +10,7 @@ use iogate_net::server::{Answers, Export, Limits};
 use iogate_net::transport::auth::Policy;
 use iogate_net::{Endpoint, Listener, Server, ServerConfig};
 use iogate_testkit::ports::bound;
-use iogate_vfs::{Tree, Users};
+use iogate_vfs::Tree;
 
 #[path = "../../../iogate-vfs/tests/common/mod.rs"]
 mod trees;
@@ -50,17 +50,12 @@ pub(crate) fn serve_within(
     session_grace: Duration,
 ) -> Server {
     let export = Export {
-        name: "files".into(),
-        engine,
-        tree,
-        read_only: false,
         striping: Layout { first_target: 0, stripe_bytes: 64 << 10, targets: 2 },
-        users: Users::default(),
         forwarders: vec![own().uid],
         answers,
-        devices: Vec::new(),
+        ..Export::new("files", engine, tree)
     };
-    let config = ServerConfig { exports: vec![export], node: 0, nodes: 1, limits, session_grace };
+    let config = ServerConfig { limits, session_grace, ..ServerConfig::alone(vec![export]) };
     let policy = || Policy::None { user: own(), on_any_network: false };
     let listener = bound(|| Listener::bind(endpoint, policy()));
     Server::start(config, vec![listener]).unwrap()

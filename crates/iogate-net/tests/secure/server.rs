@@ -4,14 +4,13 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use iogate_core::Layout;
 use iogate_core::wire::open;
 use iogate_net::client::{ClientOptions, Remote, RemoteOptions};
-use iogate_net::server::{Export, Limits};
+use iogate_net::server::Export;
 use iogate_net::transport::auth::{Credential, Munge, Policy};
 use iogate_net::transport::{Dial, dial, dial_tls};
 use iogate_net::{Endpoint, Listener, Server, ServerConfig};
-use iogate_vfs::{Caller, Tree, Users};
+use iogate_vfs::{Caller, Tree};
 
 use crate::certificates::{Stage, named};
 use crate::common::{self, own};
@@ -27,24 +26,8 @@ impl Setup {
     fn new(policy: Policy) -> Setup {
         let dir = tempfile::tempdir().unwrap();
         let tree = common::directory(dir.path());
-        let export = Export {
-            name: "files".into(),
-            engine: common::engine(&*tree),
-            tree,
-            read_only: false,
-            striping: Layout::SINGLE,
-            users: Users::default(),
-            forwarders: Vec::new(),
-            answers: None,
-            devices: Vec::new(),
-        };
-        let config = ServerConfig {
-            exports: vec![export],
-            node: 0,
-            nodes: 1,
-            limits: Limits::default(),
-            session_grace: Duration::from_secs(60),
-        };
+        let export = Export::new("files", common::engine(&*tree), tree);
+        let config = ServerConfig::alone(vec![export]);
         let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap(), policy).unwrap();
         Setup { server: Server::start(config, vec![listener]).unwrap(), dir }
     }

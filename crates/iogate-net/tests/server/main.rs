@@ -20,7 +20,7 @@ use iogate_engine::{Engine, EngineConfig};
 use iogate_net::server::{Export, Limits};
 use iogate_net::transport::auth::{Access, Policy};
 use iogate_net::{Endpoint, Listener, Server, ServerConfig};
-use iogate_vfs::{Caller, Tree, Users};
+use iogate_vfs::{Caller, Tree};
 use tree::MemoryTree;
 
 /// A server with one tree in memory, over TCP (anybody is user 7) and a Unix socket.
@@ -39,13 +39,7 @@ impl Setup {
         let tree = Arc::new(MemoryTree::default());
         let export = export("files", tree.clone());
         let limits = Limits { stall_timeout: Duration::from_secs(10), ..Limits::default() };
-        let mut config = ServerConfig {
-            exports: vec![export],
-            node: 0,
-            nodes: 1,
-            limits,
-            session_grace: Duration::from_secs(60),
-        };
+        let mut config = ServerConfig { limits, ..ServerConfig::alone(vec![export]) };
         change(&mut config);
         let dir = tempfile::tempdir().unwrap();
         let policy = Policy::None { user: Caller::new(7, 8), on_any_network: false };
@@ -90,15 +84,5 @@ fn export_with(queue_max: u32, depth: u32, name: &str, tree: Arc<dyn Tree>) -> E
     let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
     let gate = GateConfig { scheduler, queue_max, depth, layout: Layout::SINGLE };
     let engine = Engine::new(&EngineConfig { gate }, tree.store()).unwrap();
-    Export {
-        name: name.into(),
-        tree,
-        engine,
-        read_only: false,
-        striping: Layout::SINGLE,
-        users: Users::default(),
-        forwarders: vec![rustix::process::geteuid().as_raw()],
-        answers: None,
-        devices: Vec::new(),
-    }
+    Export { forwarders: vec![rustix::process::geteuid().as_raw()], ..Export::new(name, engine, tree) }
 }

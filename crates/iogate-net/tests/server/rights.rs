@@ -102,13 +102,7 @@ fn a_listener_lets_in_whom_it_is_told_to() {
         let access = Access { users: Some(users.iter().copied().collect()), ..Policy::Peer.into() };
         Listener::bind(&Endpoint::Unix(dir.path().join(name)), access).unwrap()
     };
-    let config = iogate_net::ServerConfig {
-        exports: vec![super::export("files", setup.tree.clone())],
-        node: 0,
-        nodes: 1,
-        limits: Default::default(),
-        session_grace: std::time::Duration::from_secs(60),
-    };
+    let config = iogate_net::ServerConfig::alone(vec![super::export("files", setup.tree.clone())]);
     let server =
         Server::start(config, vec![at("mine", &[own_uid()]), at("others", &[own_uid() + 1])]).unwrap();
     Raw::greet(&server.endpoints()[0]);

@@ -64,7 +64,7 @@ pub struct ExperimentReport {
 }
 
 /// What tells results from those of another scenario, or of another program.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
     /// What tells the scenario with all its settings and seeds from others.
     pub plan: String,

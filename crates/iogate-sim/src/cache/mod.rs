@@ -363,12 +363,17 @@ impl Cache {
 
     /// Forgets what it has of a file and could read again: for another has changed it.
     pub fn forget(&mut self, file: FileId) {
-        let end = self.pages.of_file(file).map(|(_, extent)| extent.end).max().unwrap_or(0);
-        self.pages.change(file, (0, end), false, |old| old.filter(|(state, _)| *state != State::Clean));
-        // A mark is of a page that is there: else it would be met when the page is there again, for another reason.
-        let pages = &self.pages;
-        let gone: Vec<_> = self.marks.range((file, 0)..(file, end)).copied().collect();
-        for mark in gone.into_iter().filter(|(file, page)| pages.find(*file, *page).is_none()) {
+        let clean = self.pages.of_file(file).filter(|(_, extent)| extent.state == State::Clean);
+        let clean: Vec<_> = clean.map(|(start, extent)| (start, extent.end)).collect();
+        for range in clean {
+            self.pages.change(file, range, false, |_| None);
+            self.unmark(file, range);
+        }
+    }
+
+    /// A mark is of a page that is there: else it would be met when the page is there again, for another reason.
+    fn unmark(&mut self, file: FileId, (start, end): (u64, u64)) {
+        while let Some(&mark) = self.marks.range((file, start)..(file, end)).next() {
             self.marks.remove(&mark);
         }
     }
@@ -381,9 +386,7 @@ impl Cache {
     fn make_room(&mut self) {
         while self.pages.len() > self.capacity || self.pages.extents() as u64 > self.config.extents {
             let Some((file, start, end)) = self.pages.evict() else { return };
-            while let Some(&mark) = self.marks.range((file, start)..(file, end)).next() {
-                self.marks.remove(&mark);
-            }
+            self.unmark(file, (start, end));
         }
     }
 

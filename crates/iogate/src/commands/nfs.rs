@@ -230,23 +230,14 @@ fn control(
     let listener =
         Listener::bind(endpoint, Policy::Peer).context(Attempt::new(Doing::Listen, "--control"))?;
     let export = server::Export {
-        name: "nfs".into(),
-        tree: tree.clone(),
-        engine: Arc::clone(engine),
         read_only: args.read_only,
         striping: layout.gate,
-        users: Users::default(),
-        forwarders: Vec::new(),
-        answers: None,
-        devices: Vec::new(),
+        ..server::Export::new("nfs", Arc::clone(engine), tree.clone())
     };
     let settings = server::ServerConfig {
-        exports: vec![export],
-        node: 0,
-        nodes: 1,
-        limits: server::Limits::default(),
         // Nobody comes back to a file that is removed: clients of NFS do not expect it to be there.
         session_grace: Duration::ZERO,
+        ..server::ServerConfig::alone(vec![export])
     };
     Ok(Some(Arc::new(Server::start(settings, vec![listener]).context("--control")?)))
 }

@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use anyhow::{Context, anyhow};
 use iogate_core::Time;
@@ -66,11 +66,6 @@ impl Work<'_> {
         Ok(self.reported(self.keep(Shard::WHOLE, folder, progress)?.into_values()))
     }
 
-    /// What its results are of, and what makes them.
-    pub(crate) fn origin(&self) -> Result<Origin, Failure> {
-        Ok(Origin { plan: fingerprint(self.plan), build: build()? })
-    }
-
     /// Does those runs of a shard that `folder` does not have yet, keeps each there, and returns all of them.
     pub(crate) fn keep(
         &self,
@@ -79,8 +74,7 @@ impl Work<'_> {
         progress: &Progress,
     ) -> Result<BTreeMap<u64, Done<Recording>>, Failure> {
         let mut head = Head::new(self.name, Outline::new(self.plan, self.text), shard, self.recorded);
-        head.program = PROGRAM.into();
-        Origin { plan: head.plan, build: head.build } = self.origin()?;
+        (head.program, head.origin) = (PROGRAM.into(), origin(self.plan)?);
         head.commit.clone_from(&self.commit);
         let mut file = RunsFile::open(folder.join(shard.file_name(self.name)))?;
         let mut kept = file.begin(head, progress)?;
@@ -126,15 +120,20 @@ fn failed(error: ExperimentError) -> Failure {
     Failure::failed(anyhow::Error::new(error))
 }
 
-/// The points with everything that they are made of, in a few characters.
-fn fingerprint(plan: &Plan) -> String {
-    format!("{:016x}", digest(format!("{:?}", plan.points).as_bytes()))
-}
-
-/// What tells this program from others of the same version.
-fn build() -> Result<String, Failure> {
-    let program = fs::read("/proc/self/exe").context("the program's own file cannot be read")?;
-    Ok(format!("{:016x}", digest(&program)))
+/// What results of a plan are of, and what makes them: the points with everything that they are made of, in a few characters, and what
+/// tells this program from others of the same version.
+pub(crate) fn origin(plan: &Plan) -> Result<Origin, Failure> {
+    let fingerprint = |bytes: &[u8]| format!("{:016x}", digest(bytes));
+    // Of a program that is large, and of which many results may be kept.
+    static BUILD: OnceLock<String> = OnceLock::new();
+    let build = match BUILD.get() {
+        Some(build) => build,
+        None => {
+            let program = fs::read("/proc/self/exe").context("the program's own file cannot be read")?;
+            BUILD.get_or_init(|| fingerprint(&program))
+        }
+    };
+    Ok(Origin { plan: fingerprint(format!("{:?}", plan.points).as_bytes()), build: build.clone() })
 }
 
 /// Where partial results come from.
@@ -222,8 +221,7 @@ pub(crate) fn run(args: &MergeArgs) -> Result<(), Failure> {
         let mut reports = Vec::new();
         for (name, files) in all {
             // All of them have the same, or they are not joined.
-            let head = files.first().map(|(_, kept)| kept.head.clone());
-            let origin = head.map(|head| Origin { plan: head.plan, build: head.build });
+            let origin = files.first().map(|(_, kept)| kept.head.origin.clone());
             let report = ExperimentReport { origin, ..joined(files)? };
             reports.push((folder.join(format!("{name}.json")), report));
         }

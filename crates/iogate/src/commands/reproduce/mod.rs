@@ -39,7 +39,7 @@ use iogate_sim::scenario::Plan;
 
 use self::figure::Reproduced;
 use crate::cli::{Paper, ReproduceArgs};
-use crate::commands::partial::Work;
+use crate::commands::partial::{Work, origin};
 use crate::commands::progress::Progress;
 use crate::commands::{scenario, sim};
 use crate::failure::Failure;
@@ -193,10 +193,8 @@ impl<'a> Lab<'a> {
             return Ok(report);
         }
         self.progress.begin(name);
-        let report = self.work(name, &plan, |work| -> Result<_, Failure> {
-            let origin = Some(work.origin()?);
-            Ok(ExperimentReport { origin, ..work.report_kept(folder, &self.progress)? })
-        })?;
+        let report = self.work(name, &plan, |work| work.report_kept(folder, &self.progress))?;
+        let report = ExperimentReport { origin: Some(origin(&plan)?), ..report };
         OutputFile::create(&kept)?.finish_with(&report.json())?;
         // What is in the report need not be kept twice; a file that stays does no harm.
         let _ = fs::remove_file(folder.join(Shard::WHOLE.file_name(&self.called(name))));
@@ -211,7 +209,7 @@ impl<'a> Lab<'a> {
                 .say(&format!("{} is broken off, or no results: its runs are done again", kept.display()));
             return Ok(None);
         };
-        let ours = self.work("", plan, |work| work.origin())?;
+        let ours = origin(plan)?;
         let what = match &report.origin {
             Some(found) if *found == ours => return Ok(Some(report)),
             Some(found) if found.plan == ours.plan => "was made by another build of the program",

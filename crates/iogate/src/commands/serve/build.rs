@@ -35,8 +35,6 @@ const NAMES: &str = "names";
 const STRIPE_BYTES: u64 = 64 << 10;
 /// Batches in service behind a dispatch queue, if nothing else is said.
 const BATCHES: usize = 4;
-/// How long a session stays without a connection.
-const SESSION_GRACE: Duration = Duration::from_secs(60);
 
 /// The sockets, bound.
 pub(super) fn listeners(config: &Config) -> Result<Vec<Listener>, Failure> {
@@ -63,7 +61,7 @@ pub(super) fn server(config: &Config) -> Result<(ServerConfig, Vec<Built>), Fail
         node: config.node,
         nodes: config.nodes,
         limits: config.limits(),
-        session_grace: config.session_grace.as_ref().map_or(SESSION_GRACE, |grace| grace.0),
+        session_grace: config.session_grace.as_ref().map_or(ServerConfig::SESSION_GRACE, |grace| grace.0),
     };
     Ok((settings, kept))
 }

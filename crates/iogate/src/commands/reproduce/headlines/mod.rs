@@ -145,9 +145,9 @@ fn row(records: &Records, headline: &Headline) -> Result<Row, Failure> {
     });
     let said = if claims.len() == 1 { outcome.word().to_owned() } else { verdict(&claims) };
     let differs = |claim: &&Claim| matches!(claim.verdict, Verdict::Differs | Verdict::InSign);
+    let own: Vec<Kept<'_>> = carried.iter().map(|(_, kept)| *kept).collect();
     let mut tested = Vec::new();
     for cause in headline.causes {
-        let own: Vec<Kept<'_>> = carried.iter().map(|(_, kept)| *kept).collect();
         tested.push(cause.tested(records, headline, &own)?);
     }
     let most = |elsewhere: bool| {
