@@ -34,6 +34,8 @@ pub(crate) struct Settings {
     /// The next syncs fail.
     pub(crate) sync_fails: AtomicBool,
     pub(crate) messages: AtomicU64,
+    /// It has gone, as a process that has ended: what it had in hand touches no file any more.
+    is_over: AtomicBool,
 }
 
 /// The contents, which outlive a server.
@@ -51,7 +53,6 @@ pub(crate) struct Peer {
     pub(crate) settings: Arc<Settings>,
     pub(crate) files: Arc<Files>,
     connections: Arc<Mutex<Vec<TcpStream>>>,
-    is_over: Arc<AtomicBool>,
     accepting: Option<thread::JoinHandle<()>>,
 }
 
@@ -91,17 +92,18 @@ impl Peer {
             syncs: AtomicU64::new(0),
             sync_fails: AtomicBool::new(false),
             messages: AtomicU64::new(0),
+            is_over: AtomicBool::new(false),
         });
-        let (connections, is_over) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
+        let connections = Arc::new(Mutex::new(Vec::new()));
         let accepting = thread::spawn({
             let (settings, files) = (Arc::clone(&settings), Arc::clone(&files));
-            let (connections, is_over) = (Arc::clone(&connections), Arc::clone(&is_over));
+            let connections = Arc::clone(&connections);
             move || {
                 let sessions = Arc::new(Sessions::default());
                 sessions.count.store(u64::from(std::process::id()) << 32, Ordering::SeqCst);
                 for stream in listener.incoming() {
                     let stream = stream.unwrap();
-                    if is_over.load(Ordering::SeqCst) {
+                    if settings.is_over.load(Ordering::SeqCst) {
                         return;
                     }
                     stream.set_nodelay(true).unwrap();
@@ -113,7 +115,7 @@ impl Peer {
             }
         });
         let endpoint = Endpoint::Tcp { host: "127.0.0.1".into(), port };
-        Peer { endpoint, settings, files, connections, is_over, accepting: Some(accepting) }
+        Peer { endpoint, settings, files, connections, accepting: Some(accepting) }
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -133,7 +135,11 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        self.is_over.store(true, Ordering::SeqCst);
+        {
+            // The file is between two requests: the next server finds it as it stays.
+            let _bytes = self.files.bytes.lock().unwrap();
+            self.settings.is_over.store(true, Ordering::SeqCst);
+        }
         let _ = TcpStream::connect(("127.0.0.1", self.port()));
         self.accepting.take().unwrap().join().unwrap();
         self.cut();
@@ -238,7 +244,11 @@ fn once(
     let (_, fields) = header.split_groups(fields).unwrap();
     let request = Request::decode(header.kind, fields).unwrap();
     let (mut fields, mut data) = (Vec::new(), Vec::new());
-    let errno = match carry_out(session, settings, files, request, payload, &mut fields, &mut data) {
+    let mut bytes = files.bytes.lock().unwrap();
+    if settings.is_over.load(Ordering::SeqCst) {
+        return None;
+    }
+    let errno = match carry_out(session, settings, files, &mut bytes, request, payload, &mut fields, &mut data) {
         Ok(()) => 0,
         Err(errno) => {
             fields.clear();
@@ -255,12 +265,12 @@ fn carry_out(
     session: &Session,
     settings: &Settings,
     files: &Files,
+    bytes: &mut Vec<u8>,
     request: Request<'_>,
     payload: &[u8],
     fields: &mut Vec<u8>,
     data: &mut Vec<u8>,
 ) -> Result<(), i32> {
-    let mut bytes = files.bytes.lock().unwrap();
     let identity = Identity { inode: 7, generation: files.generation.load(Ordering::SeqCst) };
     let attr = Attr { inode: 7, size: bytes.len() as u64, mode: libc::S_IFREG | 0o644, ..Attr::default() };
     let verifier = files.boot.load(Ordering::SeqCst);
@@ -323,7 +333,7 @@ fn carry_out(
         Request::Rename(_) => Gone::NONE.encode(fields),
         Request::ReadDir(_) | Request::Goodbye(_) | Request::Allocate(_) => {}
         Request::SetXattr(_) => *bytes = payload.to_vec(),
-        Request::GetXattr(_) => data.clone_from(&bytes),
+        Request::GetXattr(_) => data.clone_from(bytes),
         Request::Ping(_) => Offset { offset: 1 }.encode(fields),
         _ => return Err(libc::ENOSYS),
     }
