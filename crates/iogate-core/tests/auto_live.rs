@@ -162,9 +162,11 @@ impl World {
     }
 
     fn begin(&mut self, now: Time, dispatch: Dispatch) {
-        let address = self.placement.address(dispatch.file, dispatch.offset);
+        let Dispatch { op, file, offset, bytes, .. } = dispatch;
         let mut visit = self.station.begin(now);
-        visit.serve(Transfer { op: dispatch.op, address, bytes: dispatch.bytes });
+        self.placement.for_each_extent(file, offset, bytes, |address, bytes| {
+            visit.serve(Transfer { op, address, bytes });
+        });
         self.service.push(Reverse((visit.end(), self.flying.len() as u64)));
         self.flying.push((dispatch, now));
     }

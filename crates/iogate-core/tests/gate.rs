@@ -252,6 +252,50 @@ fn the_device_time_of_the_last_second_is_divided_as_the_weights_are() {
     );
 }
 
+/// How long one who comes during a sequential reader's turn waits. The reader came after a crowd of others, whose dispatches of 100 us its
+/// quantum has grown with; it always asks for more, and a piece takes 10 ms.
+fn waits_for_a_turn(kind: SchedulerKind, crowd: u64) -> Span {
+    const PIECE: u32 = 65_536;
+    const READER: u64 = 1_000_000;
+    let mut gate = Gate::new(&config(kind, 1)).unwrap();
+    let mut now = Time::ZERO;
+    for id in 1..=crowd {
+        gate.submit(now, &request(id, id, Op::Read, 0, 4096)).unwrap();
+    }
+    let reads = |place: u64| request(READER + place, READER, Op::Read, place * u64::from(PIECE), PIECE);
+    gate.submit(now, &reads(0)).unwrap();
+    let (victim, mut pieces, mut came) = (crowd + 1, 0, None);
+    loop {
+        let Decision::Dispatch(dispatch) = gate.next(now) else { panic!("nothing waits for time") };
+        if dispatch.file == FileId(victim) {
+            return now.since(came.expect("it has come"));
+        }
+        let reads_on = dispatch.file == FileId(READER);
+        if reads_on {
+            if pieces == 0 {
+                gate.submit(now, &request(victim, victim, Op::Read, 0, 4096)).unwrap();
+                came = Some(now);
+            }
+            // The next piece is there before this one is complete.
+            pieces += 1;
+            gate.submit(now, &reads(pieces)).unwrap();
+        }
+        now = now + if reads_on { Span::from_millis(10) } else { Span::from_micros(100) };
+        gate.complete(now, dispatch.id, Outcome::Done { bytes: dispatch.bytes });
+    }
+}
+
+#[test]
+fn who_has_aged_does_not_wait_for_all_that_a_crowd_has_made_of_a_turn() {
+    for kind in [SchedulerKind::Aioli, SchedulerKind::Mlf] {
+        let after_some = waits_for_a_turn(kind, 100);
+        assert!(after_some > Span::from_millis(100) && after_some < Span::from_secs(1), "{kind:?}: {after_some}");
+        // A quantum of 313 MB takes 50 s. The 32 MB that a turn may have at any rate take as long as `age_max`, 5 s.
+        let after_many = waits_for_a_turn(kind, 10_000);
+        assert!(after_many <= Span::from_millis(5_200), "{kind:?}: {after_many}");
+    }
+}
+
 #[test]
 fn twins_serves_what_has_aged_in_the_midst_of_a_long_window() {
     let seconds = |seconds| Time::ZERO + Span::from_secs(seconds);

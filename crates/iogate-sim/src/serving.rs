@@ -8,12 +8,14 @@ pub(crate) struct Serving {
     pub(crate) gate: Gate,
     station: Station,
     placement: Placement,
+    /// Of the dispatch at hand.
+    transfers: Vec<Transfer>,
 }
 
 impl Serving {
     pub(crate) fn new(gate: Gate, device: Box<dyn Device>) -> Serving {
         let (station, placement) = (Station::new(device), Placement::default());
-        Serving { gate, station, placement }
+        Serving { gate, station, placement, transfers: Vec::new() }
     }
 
     /// Hands over all that the gate lets through, and tells `begun` of each. When the gate is to be asked again, if it waits.
@@ -21,11 +23,14 @@ impl Serving {
         loop {
             match self.gate.next(now) {
                 Decision::Dispatch(dispatch) => {
-                    let address = self.placement.address(dispatch.file, dispatch.offset);
+                    let Dispatch { op, file, offset, bytes, .. } = dispatch;
+                    self.transfers.clear();
+                    self.placement.for_each_extent(file, offset, bytes, |address, bytes| {
+                        self.transfers.push(Transfer { op, address, bytes });
+                    });
                     let queued = self.gate.parts(dispatch.id).any(|part| part.arrival < now);
-                    let transfer = Transfer { op: dispatch.op, address, bytes: dispatch.bytes };
                     begun(&dispatch);
-                    self.station.submit(now, dispatch.id.0.into(), queued, [transfer]);
+                    self.station.submit(now, dispatch.id.0.into(), queued, self.transfers.iter().copied());
                 }
                 Decision::WaitUntil(until, _) => return Some(until),
                 Decision::Idle => return None,

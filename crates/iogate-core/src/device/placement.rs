@@ -53,8 +53,8 @@ impl Placement {
         }
     }
 
-    /// The device address of a file's byte.
-    pub fn address(&mut self, file: FileId, offset: u64) -> u64 {
+    /// The device address of a file's byte: where it lies alone, for a range may cross extents.
+    fn address(&mut self, file: FileId, offset: u64) -> u64 {
         let key = (file, offset / self.extent_bytes);
         let start = match self.last {
             Some((last, start)) if last == key => start,

@@ -6,9 +6,8 @@
 //!
 //! O(log q) to insert and to select, q the number of queues; the published form walks the queue to insert and all queues to select.
 //!
-//! A request waits at most `age_max`, plus the service of what has aged before it and of the turn in service (its
-//! quantum: at most 1024 x `quantum_base` bytes for each dispatch of others since its run came; each piece of it is waited for at most
-//! `contiguous_wait`).
+//! A request waits at most `age_max`, plus the service of what has aged before it and of the turn in service (which goes on to
+//! 1024 x `quantum_base` bytes and the dispatch that reaches them at most, each piece of it waited for at most `contiguous_wait`).
 
 use super::SchedulerConfig;
 use super::quantum::{Discipline, Quantum};

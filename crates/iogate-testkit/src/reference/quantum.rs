@@ -233,7 +233,8 @@ impl Quantum {
         while bytes_of(&run) > left {
             run.pop();
         }
-        if run.is_empty() {
+        let is_long = self.turns[turn].served >= self.quantum_base << FACTOR_LOG2_MAX;
+        if run.is_empty() || is_long && self.aged_queue(now).is_some() {
             self.end_turn(turn);
             return None;
         }

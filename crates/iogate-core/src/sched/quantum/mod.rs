@@ -24,8 +24,9 @@
 //! `mlf` such a wait keeps a slot free, and a turn stays open for 2 J after its completion.
 //!
 //! Starvation: once the oldest request of all has waited for `age_max`, the run that begins at it goes next, after turns that are open. A
-//! turn is as long as its quantum, which grows at each step: after a crowd, of whom each is a step, that is by as many increments. The
-//! waits are bounded by `contiguous_wait` and `wait_max`, or by the longest think time that counts, 67 ms.
+//! turn is as long as its quantum, which grows at each step: after a crowd, of whom each is a step, by as many increments. So one that has
+//! had the largest increment, 1024 x `quantum_base`, ends where somebody has aged. The waits are bounded by `contiguous_wait` and
+//! `wait_max`, or by the longest think time that counts, 67 ms.
 
 mod waits;
 
@@ -357,7 +358,8 @@ impl<D: Discipline> Quantum<D> {
         }
         let Some(first) = pending.starting_at(queue, last.end) else { return false };
         let left = turn.granted - turn.served;
-        if u64::from(pending.slot(first).bytes) > left {
+        let is_long = turn.served >= self.base.saturating_mul(1 << FACTOR_LOG2_MAX);
+        if u64::from(pending.slot(first).bytes) > left || is_long && self.aged(now, pending).is_some() {
             self.close_turn(queue, pending);
             return false;
         }
