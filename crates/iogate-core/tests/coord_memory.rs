@@ -105,3 +105,28 @@ fn what_is_over_is_forgotten() {
         assert!(left < 2 << 20, "{rules}: {left} bytes");
     }
 }
+
+/// Names of places cost nothing once nobody has been there for long.
+#[test]
+fn places_of_the_past_are_forgotten() {
+    for rules in ["order=fcfs", "order=shortest", "order=weighted", "order=sets"] {
+        let mut table = Table::new(CoordConfig::parse(rules).expect("valid rules"), Token(0));
+        let mut turns = |places: std::ops::Range<u32>| {
+            for place in places {
+                let now = Time::from_nanos(u64::from(place));
+                let (session, targets) = (SessionId(1), Targets::all_of(PlaceId(place)));
+                table
+                    .claim(now, Claim { session, request: 1, targets, ..Claim::default() })
+                    .expect("there is room");
+                let Decision::Granted(grant) = table.next(now) else { panic!("it is free") };
+                table.release(now, session, grant.token, 0).expect("it is held");
+                table.changes().for_each(drop);
+            }
+        };
+        turns(0..10_000);
+        let before = bytes();
+        turns(10_000..100_000);
+        let grown = since(before) as isize;
+        assert!(grown < 64 << 10, "{rules}: {grown} bytes");
+    }
+}

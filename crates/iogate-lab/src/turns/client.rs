@@ -14,6 +14,9 @@ use iogate_testkit::turns::Held;
 use super::Planted;
 use super::world::{MS, Net, SECOND, Sent};
 
+/// Why a client claims again whose turn was over before the journal knew of it.
+const OVER_BEFORE_IT_BEGAN: &str = "the turn was over before it could begin";
+
 /// How long a connection may take to come about.
 const CONNECT_MAX: u64 = SECOND;
 /// How long the end of a turn waits for the coordinator's word, as in the library.
@@ -531,8 +534,10 @@ impl Client {
                 )),
             }
         } else if !matches!(
-            reply.errno,
-            0 | errno::ESTALE | errno::ECANCELED | errno::EIO | errno::EINVAL | errno::EDEADLK
+            (reply.errno, &*reply.text),
+            (0 | errno::ESTALE | errno::ECANCELED | errno::EIO | errno::EINVAL | errno::EDEADLK, _)
+                // As the journal kept nothing for longer than a turn may last.
+                | (errno::EAGAIN, OVER_BEFORE_IT_BEGAN)
         ) {
             net.found(&format!("client {number} is refused: {} ({})", reply.text, reply.errno));
         }

@@ -439,6 +439,13 @@ impl Leader {
         idle.into_iter().for_each(|id| self.forget(id));
     }
 
+    /// A place has one claim less.
+    fn leave_place(&mut self, id: PlaceId) {
+        for forgotten in self.places.leave(id) {
+            self.table.forget_limit(forgotten);
+        }
+    }
+
     /// Forgets a session.
     fn forget(&mut self, id: SessionId) {
         if let Some(session) = self.sessions.remove(&id) {

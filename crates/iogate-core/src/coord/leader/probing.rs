@@ -7,8 +7,8 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::Leader;
 use super::round::granted;
+use super::{Known, Leader};
 use crate::coord::{Admission, ClaimId};
 use crate::{Span, Time};
 
@@ -75,20 +75,24 @@ impl Leader {
 
     /// A probe is over, or could not be made (`None`): the turn begins for its client.
     pub fn probed(&mut self, now: Time, id: ClaimId, outcome: Option<Probed>) {
-        if self.probing.remove(&id).is_none() {
+        if !self.probing.contains_key(&id) {
             return;
         }
         match outcome {
             Some(Probed { is_quiet: true, .. }) => self.counters.probed_quiet += 1,
             _ => self.counters.probed_busy += 1,
         }
-        let Some(known) = self.claims.get(&id) else { return };
-        let connection = self.sessions.get(&known.session).and_then(|session| session.connection);
-        if let (Some(turn), Some(connection)) = (known.turn, connection)
-            && let Ok(until) = self.table.renew(now, known.session, turn.token)
+        let session = self.claims.get(&id).and_then(|known| self.sessions.get(&known.session));
+        let Some(connection) = session.and_then(|session| session.connection) else {
+            self.probing.remove(&id);
+            return;
+        };
+        if let Some(until) = self.renew_untold(now, id)
+            && let Some(Known { turn: Some(turn), arrived, request, .. }) = self.claims.get(&id)
         {
-            let granted = granted(&turn, known.arrived, until, now);
-            self.kept.fields(connection, known.request, &granted);
+            self.probing.remove(&id);
+            let granted = granted(turn, *arrived, until, now);
+            self.kept.fields(connection, *request, &granted);
         }
     }
 }

@@ -156,7 +156,7 @@ impl Leader {
         let new = match self.table.claim(now, wanted) {
             Ok(new) => new,
             Err(refused) => {
-                self.places.leave(at);
+                self.leave_place(at);
                 self.parties.leave(party);
                 return Err(explained(&refused));
             }

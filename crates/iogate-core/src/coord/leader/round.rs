@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use super::status::{Ending, Finished};
-use super::{Leader, Turn};
+use super::{Known, Leader, Turn};
 use crate::coord::journal::{Record, admission_number};
 use crate::coord::{Admission, Change, ClaimId, Decision, Grant, Loss};
 use crate::refusal::{Refusal, errno};
@@ -109,7 +109,6 @@ impl Leader {
 
     fn gone(&mut self, now: Time, id: ClaimId) {
         let Some(known) = self.claims.remove(&id) else { return };
-        self.probing.remove(&id);
         if known.is_journalled {
             self.records.push(Record::Gone(id.0));
         }
@@ -117,6 +116,7 @@ impl Leader {
             session.requests.remove(&known.request);
         }
         let ending = known.ending.unwrap_or(Ending::Lost);
+        self.tell_over(id, &known, ending);
         match ending {
             Ending::Released => {
                 self.counters.released += 1;
@@ -142,7 +142,7 @@ impl Leader {
             self.history.truncate(self.config.limits.history.saturating_sub(1));
             self.history.push_front((now, finished));
         }
-        self.places.leave(known.place);
+        self.leave_place(known.place);
         self.parties.leave(known.party);
         self.quota.give_back(known.uid, known.cost);
     }
@@ -179,7 +179,6 @@ impl Leader {
             if let Err(refused) = over {
                 self.notices.push(format!("a claim that was not kept cannot be taken back: {refused}"));
             }
-            self.grants.retain(|grant| grant.claim != id);
             if let Some(connection) = self.sessions.get(&session).and_then(|session| session.connection) {
                 self.now.failure(connection, request, &refusal);
             }
@@ -190,18 +189,55 @@ impl Leader {
 
     /// Tells those whose turns have begun, as the journal now knows of them.
     fn tell_granted(&mut self, now: Time) {
-        for grant in core::mem::take(&mut self.grants) {
+        for mut grant in core::mem::take(&mut self.grants) {
+            let connection = self.sessions.get(&grant.session).and_then(|session| session.connection);
+            if grant.until <= now && connection.is_some() {
+                // The journal took longer than the lease.
+                let Some(until) = self.renew_untold(now, grant.claim) else {
+                    self.grants.push(grant);
+                    continue;
+                };
+                grant.until = until;
+            }
             if self.begin_probe(now, grant.claim) {
                 continue;
             }
             let Some(known) = self.claims.get(&grant.claim) else { continue };
-            let connection = self.sessions.get(&grant.session).and_then(|session| session.connection);
             // Who is not there asks again, or loses it.
             let (Some(connection), Some(turn)) = (connection, known.turn) else { continue };
-            if grant.until > now {
-                let granted = granted(&turn, known.arrived, grant.until, now);
-                self.kept.fields(connection, grant.request, &granted);
-            }
+            let granted = granted(&turn, known.arrived, grant.until, now);
+            self.kept.fields(connection, grant.request, &granted);
+        }
+    }
+
+    /// Renews a turn of which its client is still to be told. `None`: it has been as long as it may be, or is over, and its client is
+    /// told so once the journal knows.
+    pub(super) fn renew_untold(&mut self, now: Time, id: ClaimId) -> Option<Time> {
+        let known = self.claims.get_mut(&id)?;
+        let (session, token) = (known.session, known.turn?.token);
+        let until = self.table.renew(now, session, token).ok()?;
+        if until > now {
+            return Some(until);
+        }
+        known.ending.get_or_insert(Ending::Overlong);
+        self.table.release(now, session, token, 0).ok();
+        None
+    }
+
+    /// Tells a client that a turn is over of which it does not know that it had begun: it would wait for ever.
+    fn tell_over(&mut self, id: ClaimId, known: &Known, ending: Ending) {
+        let is_probing = self.probing.remove(&id).is_some();
+        let granted = self.grants.iter().position(|grant| grant.claim == id);
+        granted.map(|index| self.grants.remove(index));
+        let (errno, text) = match ending {
+            // It claims again.
+            Ending::Lost | Ending::Overlong => (errno::EAGAIN, "the turn was over before it could begin"),
+            Ending::Evicted => (errno::ECANCELED, "the turn was taken away before it could begin"),
+            Ending::Released | Ending::Cancelled | Ending::Left => return,
+        };
+        let connection = self.sessions.get(&known.session).and_then(|session| session.connection);
+        if let Some(connection) = connection.filter(|_| is_probing || granted.is_some()) {
+            self.kept.failure(connection, known.request, &Refusal::new(errno, text));
         }
     }
 }

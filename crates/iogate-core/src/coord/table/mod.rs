@@ -163,6 +163,11 @@ impl Table {
         self.turn_max.insert(place, most);
     }
 
+    /// There will be no more turns of a place.
+    pub fn forget_limit(&mut self, place: PlaceId) {
+        self.turn_max.remove(&place);
+    }
+
     /// How long turns of a place may be; zero: any time.
     pub fn turn_max(&self, place: PlaceId) -> Span {
         self.turn_max.get(&place).copied().unwrap_or(self.config.turn_max)

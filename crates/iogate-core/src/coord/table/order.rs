@@ -32,12 +32,17 @@ enum Who {
     Session(SessionId),
 }
 
+impl Who {
+    const FIRST: Who = Who::Party(0);
+    const LAST: Who = Who::Session(SessionId(u64::MAX));
+}
+
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     known: BTreeMap<(PlaceId, Who), Past>,
     /// Those without a claim, by when they came.
     idle: BTreeSet<(Time, PlaceId, Who)>,
-    /// Of each place: the largest account with which anybody was granted a turn.
+    /// Of each place where anybody is known: the largest account with which somebody was granted a turn.
     clocks: BTreeMap<PlaceId, u64>,
 }
 
@@ -143,6 +148,10 @@ impl History {
             && let Some((_, place, who)) = self.idle.pop_first()
         {
             self.known.remove(&(place, who));
+            let every = (place, Who::FIRST)..=(place, Who::LAST);
+            if self.known.range(every).next().is_none() {
+                self.clocks.remove(&place);
+            }
         }
     }
 }

@@ -8,6 +8,8 @@
 mod reach;
 
 use std::collections::HashMap;
+use std::error::Error;
+use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -15,7 +17,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use iogate_core::coord::journal::Sum;
-use reach::Reach;
+use reach::{Failure, Reach};
 use serde_json::{Value, json};
 
 use super::{Journal, JournalError, Loaded, Record, Standing};
@@ -24,16 +26,22 @@ use crate::system::since_boot;
 
 /// The lease is kept, or tried for, so many times while it lasts.
 const TIMES: u32 = 4;
+/// How long to wait before a transaction is sent again that has had no answer.
+const RETRY: Duration = Duration::from_millis(50);
 /// Most operations of a transaction; etcd takes 128 if nothing else is set.
 const OPERATIONS_MAX: usize = 100;
+/// A transaction with so many bytes of records gets no more of them; etcd takes 1.5 MiB if nothing else is set.
+const RECORDS_BYTES: usize = 512 << 10;
 
 /// A journal in etcd.
 pub struct Etcd {
     shared: Arc<Shared>,
     campaign: Option<JoinHandle<()>>,
     has_begun: bool,
-    /// How many transactions this has had made.
+    /// How many transactions this has sent, each as often as it took.
     made: u64,
+    /// How many of them when it was loaded.
+    loaded_at: u64,
     /// The revision at which the last transaction was made, of whichever leader; 0: none was.
     last_revision: i64,
 }
@@ -94,7 +102,7 @@ impl Shared {
         let mut lease = None;
         loop {
             if let Err(error) = self.step(&mut lease) {
-                tracing::warn!("etcd does not answer: {error}");
+                tracing::warn!("{error}");
             }
             let state = self.state();
             let (state, _) = self
@@ -111,7 +119,7 @@ impl Shared {
         }
     }
 
-    fn step(&self, lease: &mut Option<i64>) -> Result<(), String> {
+    fn step(&self, lease: &mut Option<i64>) -> Result<(), Box<dyn Error>> {
         let sent = since_boot();
         if let Some(id) = *lease {
             let kept = self.reach.ask("lease/keepalive", &json!({ "ID": id }))?;
@@ -124,7 +132,7 @@ impl Shared {
             Some(id) => id,
             None => {
                 let granted = self.reach.ask("lease/grant", &json!({ "TTL": self.lease.as_secs() }))?;
-                let id = number(&granted["ID"]).ok_or_else(|| format!("no lease: {granted}"))?;
+                let id = number(&granted["ID"]).ok_or_else(|| format!("etcd gives no lease: {granted}"))?;
                 *lease.insert(id)
             }
         };
@@ -145,7 +153,8 @@ impl Shared {
         )?;
         let mut state = self.state();
         if tried["succeeded"] == Value::Bool(true) {
-            let revision = number(&tried["header"]["revision"]).ok_or("an answer without a revision")?;
+            let revision =
+                number(&tried["header"]["revision"]).ok_or("etcd gives an answer without a revision")?;
             state.lead = Some(Lead { revision, until: sent + self.lease });
             state.leader = None;
             return Ok(());
@@ -153,7 +162,7 @@ impl Shared {
         let found = &tried["responses"][0]["response_range"]["kvs"][0];
         if number(&found["lease"]) == Some(id) {
             // It was made by an attempt whose answer was lost.
-            let revision = number(&found["create_revision"]).ok_or("a key without a revision")?;
+            let revision = number(&found["create_revision"]).ok_or("etcd has a key without a revision")?;
             state.lead = Some(Lead { revision, until: sent + self.lease });
             return Ok(());
         }
@@ -167,7 +176,7 @@ impl Etcd {
     /// Begins to try to lead. Coordinators with the same `name` are one; `own` is where clients reach this one; `lease`, in whole
     /// seconds and at least 2 (etcd's smallest), is how long the others wait for a leader that is gone. Fails if the
     /// system has no thread left; that etcd cannot be reached is no failure, but a reason to try again.
-    pub fn new(urls: Vec<String>, name: &str, own: Endpoint, lease: Duration) -> std::io::Result<Etcd> {
+    pub fn new(urls: Vec<String>, name: &str, own: Endpoint, lease: Duration) -> io::Result<Etcd> {
         let shared = Arc::new(Shared {
             reach: Reach::new(urls),
             prefix: format!("/iogate/{name}/"),
@@ -179,13 +188,21 @@ impl Etcd {
         let campaigner = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("iogate-etcd".into());
         let campaign = thread.spawn(move || campaigner.campaign())?;
-        Ok(Etcd { shared, campaign: Some(campaign), has_begun: false, made: 0, last_revision: 0 })
+        Ok(Etcd {
+            shared,
+            campaign: Some(campaign),
+            has_begun: false,
+            made: 0,
+            loaded_at: 0,
+            last_revision: 0,
+        })
     }
 
-    /// Has a transaction made if this coordinator leads; tries again while it does. Each compares the revision of the one before it, so one
-    /// that is sent twice, or is delayed on its way, is made once, or never.
+    /// Has a transaction made if this coordinator leads; tries again while it does and etcd does not refuse it. Each compares the
+    /// revision of the one before it, so one that is sent twice, or is delayed on its way, is made once, or never.
     fn commit(&mut self, operations: &[Value]) -> Result<(), JournalError> {
         self.made += 1;
+        let began = since_boot();
         while let Some(lead) = self.shared.lead() {
             let (leader, last) = (self.shared.key("leader"), self.shared.key("last"));
             let own = BASE64.encode(format!("{}:{}", lead.revision, self.made));
@@ -206,18 +223,25 @@ impl Etcd {
             );
             let done = match done {
                 Ok(done) => done,
-                // Whether it was made is not known: the next attempt tells.
-                Err(error) => {
-                    tracing::warn!("etcd does not answer: {error}");
-                    std::thread::sleep(Duration::from_millis(50));
+                // Whether it was made is not known: the next attempt tells. A lease can be kept where nothing can be written.
+                Err(Failure::Unanswered(why)) if since_boot() < began + 2 * self.shared.lease => {
+                    tracing::warn!("{}", Failure::Unanswered(why));
+                    std::thread::sleep(RETRY);
                     continue;
                 }
+                Err(failure) => return Err(self.not_written(failure)),
             };
             let found = &done["responses"][0]["response_range"]["kvs"][0];
+            let told = number(&found["mod_revision"]);
             let revision = match done["succeeded"] == Value::Bool(true) {
                 true => number(&done["header"]["revision"]),
                 // Made by an attempt whose answer was lost.
-                false if found["value"] == own => number(&found["mod_revision"]),
+                false if found["value"] == own => told,
+                // One of before was made although this was not told. Its records are given again.
+                false if told != Some(self.last_revision) && self.has_sent(lead, &found["value"]) => {
+                    self.last_revision = told.unwrap_or(0);
+                    continue;
+                }
                 false => None,
             };
             let Some(revision) = revision else { break };
@@ -227,6 +251,18 @@ impl Etcd {
         }
         self.shared.state().lead = None;
         Err(JournalError::Deposed)
+    }
+
+    /// Whether this transaction, by what it has left at the key `last`, is one of those since the journal was loaded.
+    fn has_sent(&self, lead: Lead, last: &Value) -> bool {
+        let last = String::from_utf8(bytes(last).unwrap_or_default()).unwrap_or_default();
+        let made = last.strip_prefix(&format!("{}:", lead.revision)).and_then(|made| made.parse().ok());
+        made.is_some_and(|made: u64| made > self.loaded_at)
+    }
+
+    fn not_written(&self, failure: Failure) -> JournalError {
+        let source = io::Error::other(failure);
+        JournalError::Io { action: "write to", path: self.place().into(), source }
     }
 
     fn operation(&self, record: &Record) -> (String, Value) {
@@ -259,7 +295,7 @@ impl Journal for Etcd {
     }
 
     fn load(&mut self) -> Result<Loaded, JournalError> {
-        self.has_begun = false;
+        (self.has_begun, self.loaded_at) = (false, self.made);
         let (from, to) = (self.shared.key("state/"), self.shared.key("state0"));
         let ranges = json!([
             { "request_range": { "key": self.shared.key("last") } },
@@ -268,7 +304,7 @@ impl Journal for Etcd {
         // A transaction: so that both are of the same moment.
         let found = self.shared.reach.ask("kv/txn", &json!({ "success": ranges }));
         let found = found.map_err(|error| {
-            tracing::warn!("etcd does not answer: {error}");
+            tracing::warn!("{error}");
             JournalError::Deposed
         })?;
         let range = |index: usize| &found["responses"][index]["response_range"]["kvs"];
@@ -295,7 +331,7 @@ impl Journal for Etcd {
         let new = records.iter().filter(|record| !is_first || matches!(record, Record::Begin { .. }));
         let new: Vec<_> = new.collect();
         let mut operations: HashMap<String, Value> = HashMap::new();
-        let mut token = 0;
+        let (mut token, mut bytes) = (0, 0);
         let mut left = new.len();
         for record in new {
             if let Record::Claim(claim) = record {
@@ -303,10 +339,12 @@ impl Journal for Etcd {
             }
             // A transaction has each key once: the last word counts.
             let (key, operation) = self.operation(record);
+            bytes += operation["request_put"]["value"].as_str().map_or(0, str::len);
             operations.insert(key, operation);
             left -= 1;
-            if operations.len() >= OPERATIONS_MAX || left == 0 {
+            if operations.len() >= OPERATIONS_MAX || bytes >= RECORDS_BYTES || left == 0 {
                 self.note_token(&mut operations, token);
+                bytes = 0;
                 self.commit(&operations.drain().map(|(_, operation)| operation).collect::<Vec<_>>())?;
             }
         }
@@ -337,3 +375,6 @@ impl Drop for Etcd {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
