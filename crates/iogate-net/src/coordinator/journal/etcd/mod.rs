@@ -30,6 +30,8 @@ const TIMES: u32 = 4;
 const RETRY: Duration = Duration::from_millis(50);
 /// Most operations of a transaction; etcd takes 128 if nothing else is set.
 const OPERATIONS_MAX: usize = 100;
+/// Records of an answer: however many there are, each answer comes in time.
+const PAGE_RECORDS: usize = 1000;
 /// A transaction with so many bytes of records gets no more of them; etcd takes 1.5 MiB if nothing else is set.
 const RECORDS_BYTES: usize = 512 << 10;
 
@@ -81,6 +83,15 @@ fn number(value: &Value) -> Option<i64> {
 
 fn bytes(value: &Value) -> Option<Vec<u8>> {
     BASE64.decode(value.as_str()?).ok()
+}
+
+/// The record of a key with its value.
+fn record(pair: &Value) -> Result<Record, JournalError> {
+    let text = bytes(&pair["value"]).ok_or_else(|| "no base64".to_owned());
+    text.and_then(|text| serde_json::from_slice(&text).map_err(|error| error.to_string())).map_err(|why| {
+        let path = bytes(&pair["key"]).unwrap_or_default();
+        JournalError::Damaged { path: String::from_utf8_lossy(&path).into_owned().into(), at: 0, why }
+    })
 }
 
 impl Shared {
@@ -296,28 +307,39 @@ impl Journal for Etcd {
 
     fn load(&mut self) -> Result<Loaded, JournalError> {
         (self.has_begun, self.loaded_at) = (false, self.made);
-        let (from, to) = (self.shared.key("state/"), self.shared.key("state0"));
-        let ranges = json!([
-            { "request_range": { "key": self.shared.key("last") } },
-            { "request_range": { "key": from, "range_end": to } },
-        ]);
-        // A transaction: so that both are of the same moment.
-        let found = self.shared.reach.ask("kv/txn", &json!({ "success": ranges }));
-        let found = found.map_err(|error| {
-            tracing::warn!("{error}");
-            JournalError::Deposed
-        })?;
-        let range = |index: usize| &found["responses"][index]["response_range"]["kvs"];
-        self.last_revision = number(&range(0)[0]["mod_revision"]).unwrap_or(0);
+        let ask = |path, question: &Value| {
+            self.shared.reach.ask(path, question).map_err(|error| {
+                tracing::warn!("{error}");
+                JournalError::Deposed
+            })
+        };
+        let to = self.shared.key("state0");
+        let page = |from: &str| json!({ "key": from, "range_end": to, "limit": PAGE_RECORDS.to_string() });
+        // A transaction: so that both are of the same moment, as all further pages are.
+        let mut found = ask(
+            "kv/txn",
+            &json!({ "success": [
+                { "request_range": { "key": self.shared.key("last") } },
+                { "request_range": page(&self.shared.key("state/")) },
+            ] }),
+        )?;
+        let revision = found["header"]["revision"].take();
+        let range = |index: usize| &found["responses"][index]["response_range"];
+        let last_revision = number(&range(0)["kvs"][0]["mod_revision"]).unwrap_or(0);
+        let mut records = found["responses"][1]["response_range"].take();
         let mut sum = Sum::default();
-        for pair in range(1).as_array().into_iter().flatten() {
-            let record = bytes(&pair["value"]).ok_or_else(|| "no base64".to_owned());
-            let record =
-                record.and_then(|text| serde_json::from_slice(&text).map_err(|error| error.to_string()));
-            let path =
-                || bytes(&pair["key"]).map_or_else(String::new, |key| String::from_utf8_lossy(&key).into());
-            sum.add(record.map_err(|why| JournalError::Damaged { path: path().into(), at: 0, why })?);
+        loop {
+            let pairs = records["kvs"].as_array().map_or(&[][..], Vec::as_slice);
+            for pair in pairs {
+                sum.add(record(pair)?);
+            }
+            let (Some(last), Value::Bool(true)) = (pairs.last(), &records["more"]) else { break };
+            let after = [&bytes(&last["key"]).unwrap_or_default()[..], &[0]].concat();
+            let mut next = page(&BASE64.encode(after));
+            next["revision"] = revision.clone();
+            records = ask("kv/range", &next)?;
         }
+        self.last_revision = last_revision;
         Ok(sum.finish(false))
     }
 

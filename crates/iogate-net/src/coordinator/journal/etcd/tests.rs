@@ -1,5 +1,6 @@
 //! What an etcd that refuses to write, or says nothing, does to the journal: a small server of ours stands for it.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -49,6 +50,8 @@ struct Store {
     makes: AtomicUsize,
     /// Revision and value of `last`.
     last: Mutex<(i64, Value)>,
+    /// What has been written, as etcd gives it.
+    kept: Mutex<BTreeMap<Vec<u8>, Value>>,
     /// Records that were put, and the largest transaction.
     puts: AtomicUsize,
     bytes_max: AtomicU64,
@@ -64,13 +67,21 @@ impl Store {
             "/v3/lease/grant" => return (200, json!({ "ID": "7" })),
             "/v3/lease/keepalive" => return (200, json!({ "result": { "TTL": "60" } })),
             "/v3/kv/txn" => {}
+            "/v3/kv/range" => {
+                assert_eq!(question["revision"], "1", "of the moment of the first page");
+                return (200, self.range(question));
+            }
             _ => return (200, json!({})),
         }
         let mut last = self.last.lock().unwrap();
         let compare = &question["compare"];
         if compare.is_null() || compare[1].is_null() {
             // To lead, or to load.
-            return (200, json!({ "succeeded": true, "header": { "revision": "1" } }));
+            let found = question["success"][1]["request_range"].as_object().map(|range| {
+                json!([{ "response_range": {} }, { "response_range": self.range(&json!(range)) }])
+            });
+            let header = json!({ "revision": "1" });
+            return (200, json!({ "succeeded": true, "header": header, "responses": found }));
         }
         self.bytes_max.fetch_max(question.to_string().len() as u64, Ordering::SeqCst);
         let is_refused = take_one(&self.refuses);
@@ -80,6 +91,11 @@ impl Store {
             let puts = question["success"].as_array().unwrap();
             *last = (last.0 + 1, puts[0]["request_put"]["value"].clone());
             self.puts.fetch_add(puts.len() - 1, Ordering::SeqCst);
+            let mut kept = self.kept.lock().unwrap();
+            kept.extend(puts[1..].iter().map(|put| {
+                let pair = &put["request_put"];
+                (bytes(&pair["key"]).unwrap(), pair.clone())
+            }));
         }
         let (revision, value) = &*last;
         match (is_refused, is_next) {
@@ -92,6 +108,16 @@ impl Store {
                 (200, json!({ "responses": [{ "response_range": { "kvs": [found] } }] }))
             }
         }
+    }
+}
+
+impl Store {
+    /// The records from a key on, at most as many as the question says.
+    fn range(&self, question: &Value) -> Value {
+        let (from, limit) = (bytes(&question["key"]).unwrap(), number(&question["limit"]).unwrap() as usize);
+        let kept = self.kept.lock().unwrap();
+        let pairs: Vec<&Value> = kept.range(from..).map(|(_, pair)| pair).take(limit + 1).collect();
+        json!({ "kvs": pairs[..pairs.len().min(limit)], "more": pairs.len() > limit })
     }
 }
 
@@ -144,4 +170,15 @@ fn no_transaction_is_larger_than_etcd_takes() {
     assert_eq!(store.puts.load(Ordering::SeqCst), 1 + records.len());
     let most = store.bytes_max.load(Ordering::SeqCst);
     assert!(most < 1 << 20, "{most} bytes");
+}
+
+#[test]
+fn all_is_loaded_however_much_there_is() {
+    for count in [0, 1, PAGE_RECORDS - 1, PAGE_RECORDS, 2 * PAGE_RECORDS, 2 * PAGE_RECORDS + 17] {
+        let (mut journal, _store) = leading();
+        let records: Vec<_> = (1..=count as u64).map(|number| session(number, "name".into())).collect();
+        journal.append(&records, &mut Vec::new).unwrap();
+        let loaded = journal.load().unwrap();
+        assert_eq!(loaded.sessions.len(), count);
+    }
 }
