@@ -11,7 +11,7 @@ use iogate_engine::Workers;
 
 use super::{Call, Caller};
 
-/// Threads that probe.
+/// Threads that probe a place. Another place has its own: one that hangs keeps its threads.
 const PROBERS_MAX: usize = 16;
 
 /// Waits until a file system is quiet, or it has tried often enough. It asks its argument at least once a second whether
@@ -36,13 +36,13 @@ impl fmt::Debug for Prober {
 
 /// The probes that are underway, and the threads that make them.
 pub(super) struct Probes {
-    workers: Arc<Workers>,
+    workers: HashMap<String, Arc<Workers>>,
     go_on: HashMap<ClaimId, Arc<AtomicBool>>,
 }
 
 impl Probes {
     pub(super) fn new() -> Probes {
-        Probes { workers: Workers::new("iogate-coord-probe", PROBERS_MAX, || {}), go_on: HashMap::new() }
+        Probes { workers: HashMap::new(), go_on: HashMap::new() }
     }
 
     /// Begins the probes that a leader wants, and ends those that it wants no more.
@@ -56,7 +56,9 @@ impl Probes {
             let Some(Prober(wait)) = probers.get(&place).cloned() else { continue };
             let (goes_on, caller) = (Arc::new(AtomicBool::new(true)), caller.clone());
             self.go_on.insert(id, Arc::clone(&goes_on));
-            self.workers.run(move || {
+            let workers = self.workers.entry(place);
+            let workers = workers.or_insert_with(|| Workers::new("iogate-coord-probe", PROBERS_MAX, || {}));
+            workers.run(move || {
                 let probed = wait(&|| goes_on.load(Ordering::Relaxed));
                 caller.call(Call::Probed(id, probed));
             });

@@ -309,6 +309,27 @@ fn a_turn_on_a_probed_place_begins_when_it_is_quiet() {
 }
 
 #[test]
+fn a_place_that_hangs_keeps_no_other_place_from_being_probed() {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let over = Arc::clone(&is_over);
+    let hangs = Prober::new(move |_| {
+        while !over.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Err("it hung".into())
+    });
+    let answers = Prober::new(|_| Ok(Probed { attempts: 1, is_quiet: true }));
+    let probers = [("scratch".to_owned(), hangs), ("home".to_owned(), answers)].into();
+    let setup = Setup::with(CoordinatorConfig { probers, ..config("slots=40") });
+    let mut waiting: Vec<_> = (0..20).map(|_| setup.client()).collect();
+    for client in &mut waiting {
+        client.claim(place("scratch"));
+    }
+    setup.client().turn(place("home"));
+    is_over.store(true, Ordering::SeqCst);
+}
+
+#[test]
 fn a_party_is_a_users_and_known_by_its_name_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let setup = Setup::at(dir.path(), "");
