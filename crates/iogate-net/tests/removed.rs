@@ -8,6 +8,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{GRACE, directory, engine, errno, own, read, serve, write};
@@ -404,6 +405,32 @@ fn open_files_work_on_under_other_names_with_every_spread() {
             use_everywhere(&remote, &*other, 6);
             assert!(fs::read(dir.path().join(at("c"))).unwrap() == pattern(6));
         }
+    }
+}
+
+/// Of the file itself, and of the directory that it lies in.
+#[test]
+fn a_first_transfer_on_a_server_may_meet_a_rename() {
+    for spread in [Spread::Client, Spread::Process, Spread::File, Spread::Target] {
+        let dir = tempfile::tempdir().unwrap();
+        let (_servers, remote) = two_servers(dir.path(), spread);
+        let path = |top: &str, index: u32| format!("{top}/file-{index}");
+        fs::create_dir(dir.path().join("a")).unwrap();
+        let files: Vec<_> = (0..15).map(|index| open_file(&remote, &path("a", index), NEW)).collect();
+        thread::scope(|scope| {
+            let user = scope.spawn(|| files.iter().for_each(|file| use_everywhere(&remote, &**file, 1)));
+            let rename = |from: &str, to: &str| remote.rename(own(), from.as_ref(), to.as_ref(), 0).unwrap();
+            for round in 0.. {
+                let index = round % files.len() as u32;
+                rename(&path("a", index), &path("a", 1000));
+                rename("a", "b");
+                rename(&path("b", 1000), &path("b", index));
+                rename("b", "a");
+                if user.is_finished() {
+                    break;
+                }
+            }
+        });
     }
 }
 

@@ -206,8 +206,7 @@ impl Opened {
             let handle = client.new_handle(&path, self.flags, self.caller);
             let opened = client.call(&self.request(handle, &path), self.caller);
             match opened {
-                // Renamed meanwhile.
-                Err(error) if error.raw_os_error() == Some(libc::ESTALE) && self.path() != path => {}
+                Err(error) if self.is_renamed(&error, &path) => {}
                 opened => break opened.map(|_| handle),
             }
         };
@@ -233,20 +232,30 @@ impl Opened {
             SlotState::Closed => {
                 *state = SlotState::Opening(vec![Box::new(then)]);
                 drop(state);
-                let client = &self.servers.clients[server];
-                let path = match self.path_to_send() {
-                    Ok(path) => path,
-                    Err(error) => return slot.settle(&Err(error)),
-                };
-                let handle = client.new_handle(&path, self.flags, self.caller);
-                let opened = Arc::clone(self);
-                let done = move |answer: io::Result<Answer>| {
-                    opened.handles[server].settle(&answer.map(|_| handle));
-                };
-                let request = self.request(handle, &path);
-                client.start(Call::new(&request, self.caller, Done::Call(Box::new(done))));
+                self.start_to_open(server);
             }
         }
+    }
+
+    /// Has the file opened on a server, for those who wait for its handle.
+    fn start_to_open(self: &Arc<Self>, server: usize) {
+        let client = &self.servers.clients[server];
+        let path = match self.path_to_send() {
+            Ok(path) => path,
+            Err(error) => return self.handles[server].settle(&Err(error)),
+        };
+        let handle = client.new_handle(&path, self.flags, self.caller);
+        let call = |done| Call::new(&self.request(handle, &path), self.caller, Done::Call(done));
+        let (opened, before) = (Arc::clone(self), path.clone());
+        client.start(call(Box::new(move |answer: io::Result<Answer>| match answer {
+            Err(error) if opened.is_renamed(&error, &before) => opened.start_to_open(server),
+            answer => opened.handles[server].settle(&answer.map(|_| handle)),
+        })));
+    }
+
+    /// Whether it could not be opened as it has another name by now than that.
+    fn is_renamed(&self, error: &io::Error, before: &[u8]) -> bool {
+        error.raw_os_error() == Some(libc::ESTALE) && self.path() != before
     }
 
     /// The server on which the file was opened, and the handle there.

@@ -137,8 +137,8 @@ impl Servers {
         self.clients[server].wait_for(call).map(drop)
     }
 
-    /// Has files that are open here opened on all servers, before the name goes by which they could be.
-    fn open_everywhere(&self, path: &[u8]) {
+    /// Has files that are open here opened on all servers, before the names go by which they could be.
+    fn open_everywhere(&self, goes: impl Fn(&[u8]) -> bool) {
         if self.clients.len() < 2 {
             return;
         }
@@ -146,7 +146,7 @@ impl Servers {
             let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
             opened.iter().filter_map(Weak::upgrade).collect()
         };
-        for file in opened.iter().filter(|file| file.path() == path) {
+        for file in opened.iter().filter(|file| goes(&file.path())) {
             for server in 0..self.clients.len() {
                 if let Err(error) = file.handle_on(server) {
                     tracing::debug!(%error, "a file whose name goes is not open on all servers");
@@ -384,7 +384,7 @@ impl Tree for Remote {
     fn unlink(&self, caller: Caller, path: &Path, directory: bool) -> io::Result<Gone> {
         let request = Unlink { directory: u8::from(directory), path: path_bytes(path)? };
         if !directory {
-            self.servers.open_everywhere(request.path);
+            self.servers.open_everywhere(|path| path == request.path);
         }
         record(self.names().call(&Request::Unlink(request), caller)?)
     }
@@ -392,9 +392,10 @@ impl Tree for Remote {
     fn rename(&self, caller: Caller, path: &Path, to: &Path, flags: u32) -> io::Result<Gone> {
         let (from, to) = (path_bytes(path)?, path_bytes(to)?);
         let exchange = flags & libc::RENAME_EXCHANGE != 0;
-        if !exchange {
-            self.servers.open_everywhere(to);
-        }
+        let is_below = |path: &[u8], top: &[u8]| {
+            path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+        };
+        self.servers.open_everywhere(|path| is_below(path, from) || is_below(path, to));
         let gone = record(self.names().call(&Request::Rename(Rename { flags, path: from, to }), caller)?)?;
         self.servers.clients.iter().for_each(|client| client.renamed(from, to, exchange));
         Ok(gone)
