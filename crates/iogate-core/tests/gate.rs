@@ -289,7 +289,10 @@ fn waits_for_a_turn(kind: SchedulerKind, crowd: u64) -> Span {
 fn who_has_aged_does_not_wait_for_all_that_a_crowd_has_made_of_a_turn() {
     for kind in [SchedulerKind::Aioli, SchedulerKind::Mlf] {
         let after_some = waits_for_a_turn(kind, 100);
-        assert!(after_some > Span::from_millis(100) && after_some < Span::from_secs(1), "{kind:?}: {after_some}");
+        assert!(
+            after_some > Span::from_millis(100) && after_some < Span::from_secs(1),
+            "{kind:?}: {after_some}"
+        );
         // A quantum of 313 MB takes 50 s. The 32 MB that a turn may have at any rate take as long as `age_max`, 5 s.
         let after_many = waits_for_a_turn(kind, 10_000);
         assert!(after_many <= Span::from_millis(5_200), "{kind:?}: {after_many}");

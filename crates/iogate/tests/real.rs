@@ -137,7 +137,10 @@ fn what_has_no_way_is_refused() {
 #[test]
 fn pages_are_made_for_real_and_have_no_empty_cells() {
     let folder = tempfile::tempdir().unwrap();
-    let output = iogate(&["reproduce", "--real", "--quick", "--out", "pages"], folder.path());
+    let kept = folder.path().join("kept");
+    std::fs::create_dir(&kept).unwrap();
+    let args = ["reproduce", "--real", "--quick", "--out", "pages", "--results", "kept"];
+    let output = iogate(&args, folder.path());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     for (name, gate) in [("twins-real", "twins, 1 ms"), ("coordination-real", "app-window: real")] {
         let page = std::fs::read_to_string(folder.path().join(format!("pages/{name}.md"))).unwrap();
@@ -150,6 +153,26 @@ fn pages_are_made_for_real_and_have_no_empty_cells() {
     assert!(page.contains("| 64KiB | ") && !page.contains("| - | - |"), "{page}");
     let page = std::fs::read_to_string(folder.path().join("pages/mechanisms-real.md")).unwrap();
     assert!(page.contains("| auto | ") && page.contains("The device: "), "{page}");
+
+    // What was kept makes the same pages, and only if it is of them.
+    let page = folder.path().join("pages/twins-real.md");
+    let (before, of_two) = (std::fs::read(&page).unwrap(), [&args[..], &["twins", "mechanisms"]].concat());
+    assert!(iogate(&of_two, folder.path()).status.success());
+    assert!(std::fs::read(&page).unwrap() == before);
+    for (name, what) in
+        [("twins-direct-quick-real.json", "another form"), ("own-device-quick-by.json", "another build")]
+    {
+        let text = std::fs::read_to_string(kept.join(name)).unwrap();
+        let key = if what == "another form" { "\"plan\":" } else { "\"build\":" };
+        let (head, tail) = text.split_once(key).unwrap();
+        let other = tail.replacen(|digit: char| digit.is_ascii_hexdigit(), "x", 1);
+        std::fs::write(kept.join(name), format!("{head}{key}{other}")).unwrap();
+        let refused = iogate(&of_two, folder.path());
+        assert_eq!(refused.status.code(), Some(2));
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(said.contains(name) && said.contains(what), "{said}");
+        std::fs::write(kept.join(name), text).unwrap();
+    }
     let refused = iogate(&["reproduce", "agios", "--real", "--out", "pages"], folder.path());
     assert_eq!(refused.status.code(), Some(2));
 }

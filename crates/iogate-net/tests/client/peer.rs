@@ -248,14 +248,15 @@ fn once(
     if settings.is_over.load(Ordering::SeqCst) {
         return None;
     }
-    let errno = match carry_out(session, settings, files, &mut bytes, request, payload, &mut fields, &mut data) {
-        Ok(()) => 0,
-        Err(errno) => {
-            fields.clear();
-            Failure { text: b"it fails" }.encode(&mut fields);
-            errno as u16
-        }
-    };
+    let errno =
+        match carry_out(session, settings, files, &mut bytes, request, payload, &mut fields, &mut data) {
+            Ok(()) => 0,
+            Err(errno) => {
+                fields.clear();
+                Failure { text: b"it fails" }.encode(&mut fields);
+                errno as u16
+            }
+        };
     let reply = ReplyHeader { fields: fields.len() as u16, payload: data.len() as u32, errno, id: header.id };
     replies.insert(header.id, (reply, fields.clone(), data.clone()));
     Some((reply, fields, data))

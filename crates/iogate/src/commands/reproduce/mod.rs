@@ -30,7 +30,7 @@ use std::time::Instant;
 use anyhow::{Context, anyhow};
 use iogate_report::Table;
 use iogate_report::claims::Interval;
-use iogate_report::experiment::{Axis, ExperimentReport, Measured, Point};
+use iogate_report::experiment::{Axis, ExperimentReport, Measured, Origin, Point};
 use iogate_report::html::lines::{Lines, Series};
 use iogate_report::partial::Shard;
 use iogate_sim::experiment::Repeats;
@@ -209,15 +209,8 @@ impl<'a> Lab<'a> {
                 .say(&format!("{} is broken off, or no results: its runs are done again", kept.display()));
             return Ok(None);
         };
-        let ours = origin(plan)?;
-        let what = match &report.origin {
-            Some(found) if *found == ours => return Ok(Some(report)),
-            Some(found) if found.plan == ours.plan => "was made by another build of the program",
-            Some(_) => "is of another form of the scenario: other settings, sizes or seeds",
-            None => "does not say which program made it",
-        };
-        Err(Failure::usage(anyhow!("{} {what}", kept.display()))
-            .hint("remove it and the scenario is run again, or give another --results"))
+        check_origin(kept, report.origin.as_ref(), &origin(plan)?)?;
+        Ok(Some(report))
     }
 
     fn work<T>(&self, name: &str, plan: &Plan, done: impl FnOnce(&Work<'_>) -> T) -> T {
@@ -225,6 +218,18 @@ impl<'a> Lab<'a> {
         let (threads, repeats) = (self.threads, &self.repeats);
         done(&Work { plan, name, text: "", commit: commit(), recorded: 0, threads, repeats })
     }
+}
+
+/// Refuses results that are not of what they would be taken for.
+fn check_origin(kept: &Path, found: Option<&Origin>, ours: &Origin) -> Result<(), Failure> {
+    let what = match found {
+        Some(found) if found == ours => return Ok(()),
+        Some(found) if found.plan == ours.plan => "was made by another build of the program",
+        Some(_) => "is of another form of the scenario: other settings, sizes or seeds",
+        None => "does not say which program made it",
+    };
+    Err(Failure::usage(anyhow!("{} {what}", kept.display()))
+        .hint("remove it and the scenario is run again, or give another --results"))
 }
 
 /// The commit that is checked out here, with a `+` if something of the program or its scenarios has changed since.

@@ -77,9 +77,9 @@ impl Store {
         let compare = &question["compare"];
         if compare.is_null() || compare[1].is_null() {
             // To lead, or to load.
-            let found = question["success"][1]["request_range"].as_object().map(|range| {
-                json!([{ "response_range": {} }, { "response_range": self.range(&json!(range)) }])
-            });
+            let found = question["success"][1]["request_range"].as_object().map(
+                |range| json!([{ "response_range": {} }, { "response_range": self.range(&json!(range)) }]),
+            );
             let header = json!({ "revision": "1" });
             return (200, json!({ "succeeded": true, "header": header, "responses": found }));
         }

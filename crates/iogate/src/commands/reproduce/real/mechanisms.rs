@@ -1,5 +1,6 @@
 //! Mechanisms on this machine's own device, past its page cache, beside a simulation by what was measured of the device.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -10,11 +11,13 @@ use super::{Reduced, makespans_near};
 use crate::cli::{BenchStore, BenchWay};
 use crate::commands::bench::runner::Runner;
 use crate::commands::bench::{BY, REAL, SIMULATION};
+use crate::commands::profile::{self, Measured};
 use crate::commands::reproduce::claims::{Sheet, within};
 use crate::commands::reproduce::{Experiment, Lab};
+use crate::commands::scenario;
 use crate::commands::sim::PROGRAM;
-use crate::commands::{profile, scenario};
 use crate::failure::Failure;
+use crate::output::OutputFile;
 
 const SCENARIO: &str = "own-device";
 const LOAD: &str = "load";
@@ -30,7 +33,7 @@ pub(in super::super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
     let runner = Runner::new(BenchStore::Directory, None, Some(BenchWay::Mount))?;
     // On the device where the runs will be, too.
     let folder = tempfile::tempdir().context("a temporary folder")?;
-    let measured = profile::of_directory(folder.path(), if lab.quick { QUICK_BUDGET } else { BUDGET })?;
+    let measured = device(lab, folder.path())?;
     let described = format!(
         "The device: {}, {}. {}",
         measured.profile.kind,
@@ -76,6 +79,22 @@ pub(in super::super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
             .collect::<Result<_, _>>()?,
         program: PROGRAM.into(),
     })
+}
+
+/// What is measured of the device, or was where results have been kept: they are of that device.
+fn device(lab: &Lab<'_>, folder: &Path) -> Result<Measured, Failure> {
+    let kept = lab.kept_form(SCENARIO, "device.toml");
+    if let Some(kept) = &kept
+        && let Ok(text) = std::fs::read_to_string(kept)
+    {
+        let read = iogate_sim::profile::read(&text).with_context(|| kept.display().to_string());
+        return Ok(Measured { profile: read.map_err(Failure::usage)?, notes: Vec::new() });
+    }
+    let measured = profile::of_directory(folder, if lab.quick { QUICK_BUDGET } else { BUDGET })?;
+    if let Some(kept) = kept {
+        OutputFile::create(&kept)?.finish_with(&iogate_sim::profile::write(&measured.profile))?;
+    }
+    Ok(measured)
 }
 
 fn section(results: &Experiment, load: &str) -> Result<Section, Failure> {

@@ -11,21 +11,24 @@ use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use iogate_core::{Span, Time};
 use iogate_report::claims::Interval;
+use iogate_report::experiment::Origin;
 use iogate_report::{ExperimentReport, Recording, experiment, units};
 use iogate_sim::experiment::PointResult;
 use iogate_sim::metrics::{self, Unit};
 use iogate_sim::result::RunResult;
+use iogate_sim::scenario::Plan;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{Experiment, Lab, Settings};
+use super::{Experiment, Lab, Settings, check_origin};
 use crate::cli::{BenchStore, BenchWay};
 use crate::commands::bench::runner::{self, Runner};
 use crate::commands::bench::{BY, REAL, SIMULATION};
-use crate::commands::scenario;
 use crate::commands::sim::PROGRAM;
+use crate::commands::{partial, scenario};
 use crate::failure::Failure;
 use crate::output::OutputFile;
 
@@ -41,6 +44,13 @@ struct Reduced<'a> {
 }
 
 impl Reduced<'_> {
+    /// The points that are run.
+    fn plan(&self) -> Result<Plan, Failure> {
+        let mut plan = scenario::plan_with(self.scenario, self.set)?;
+        plan.points.retain(|point| self.keeps(&point.settings));
+        Ok(plan)
+    }
+
     fn keeps(&self, settings: &[(String, String)]) -> bool {
         let is = |key: &str, values: &[&str]| {
             settings.iter().any(|(set, value)| set == key && values.contains(&value.as_str()))
@@ -51,7 +61,11 @@ impl Reduced<'_> {
 
 /// What was measured, real and simulated.
 #[derive(Default, Serialize, Deserialize)]
-struct Results(Vec<Point>);
+struct Results {
+    /// What it was made of, where it is kept.
+    origin: Option<Origin>,
+    points: Vec<Point>,
+}
 
 /// One point of a sweep.
 #[derive(Serialize, Deserialize)]
@@ -81,11 +95,10 @@ struct Ran {
     path: Span,
 }
 
-/// Runs all points of a scenario for real, and simulates them. All points have their first repetition before any has its second: what else
+/// Runs all points of a plan for real, and simulates them. All points have their first repetition before any has its second: what else
 /// the machine does hits all alike.
-fn carry_out(runner: &Runner, reduced: &Reduced<'_>) -> Result<Vec<Ran>, Failure> {
-    let mut points = scenario::plan_with(reduced.scenario, reduced.set)?.points;
-    points.retain(|point| reduced.keeps(&point.settings));
+fn carry_out(runner: &Runner, called: &str, plan: Plan) -> Result<Vec<Ran>, Failure> {
+    let mut points = plan.points;
     for point in &mut points {
         runner.fit(&mut point.scenario)?;
     }
@@ -95,7 +108,7 @@ fn carry_out(runner: &Runner, reduced: &Reduced<'_>) -> Result<Vec<Ran>, Failure
     let mut recordings: Vec<Option<Recording>> = points.iter().map(|_| None).collect();
     for repetition in 0..repetitions {
         if std::io::stderr().is_terminal() {
-            eprintln!("{}: repetition {} of {repetitions}", reduced.called, repetition + 1);
+            eprintln!("{called}: repetition {} of {repetitions}", repetition + 1);
         }
         for (index, point) in points.iter().enumerate() {
             let mut recording = (repetition == 0).then(|| Recording::new(Time::ZERO));
@@ -116,43 +129,58 @@ fn carry_out(runner: &Runner, reduced: &Reduced<'_>) -> Result<Vec<Ran>, Failure
     Ok(ran)
 }
 
+/// Where results are kept, and of what they are.
+struct Kept {
+    path: PathBuf,
+    origin: Origin,
+}
+
 impl Lab<'_> {
-    /// The file that results of a form are kept in, and what it has.
-    fn kept_form(&self, called: &str, form: &str) -> (Option<PathBuf>, Option<String>) {
-        let quick = if self.quick { "-quick" } else { "" };
-        let kept = self.results.map(|folder| folder.join(format!("{called}-{form}{quick}.json")));
-        let text = kept.as_ref().and_then(|kept| std::fs::read_to_string(kept).ok());
-        (kept, text)
+    /// The file that results of a form are kept in.
+    fn kept_form(&self, called: &str, form: &str) -> Option<PathBuf> {
+        self.results.map(|folder| folder.join(format!("{}-{form}", self.called(called))))
+    }
+
+    /// The same, of a plan's results.
+    fn kept_results(&self, called: &str, form: &str, plan: &Plan) -> Result<Option<Kept>, Failure> {
+        let kept = |path| Ok(Kept { path, origin: partial::origin(plan)? });
+        self.kept_form(called, form).map(kept).transpose()
     }
 
     /// Runs a scenario for real and simulates it, unless its results have been kept: the values of each metric.
     fn real(&self, runner: &Runner, reduced: &Reduced<'_>) -> Result<Results, Failure> {
-        let (kept, text) = self.kept_form(reduced.called, "real");
-        if let Some(text) = text {
-            return Ok(serde_json::from_str(&text).context("kept results that cannot be read")?);
+        let plan = reduced.plan()?;
+        let kept = self.kept_results(reduced.called, "real.json", &plan)?;
+        if let Some(kept) = &kept
+            && let Some(results) = kept.read(|results: &Results| results.origin.as_ref())?
+        {
+            return Ok(results);
         }
-        let points = carry_out(runner, reduced)?.into_iter().map(|ran| Point {
+        let points = carry_out(runner, reduced.called, plan)?.into_iter().map(|ran| Point {
             settings: ran.settings.into_iter().collect(),
             simulated: measured(&ran.simulated.runs),
             real: measured(&ran.real),
             path_ns: ran.path.as_nanos(),
         });
-        let results = Results(points.collect());
-        if let Some(kept) = kept {
+        let mut results = Results { origin: None, points: points.collect() };
+        if let Some(Kept { path, origin }) = kept {
+            results.origin = Some(origin);
             let text = serde_json::to_string(&results).context("results as JSON")?;
-            OutputFile::create(&kept)?.finish_with(&text)?;
+            OutputFile::create(&path)?.finish_with(&text)?;
         }
         Ok(results)
     }
 
     /// The same as an experiment, in which real and simulated are two values of the axis [`BY`].
     fn side_by_side(&self, runner: &Runner, reduced: &Reduced<'_>) -> Result<Experiment, Failure> {
-        let (kept, text) = self.kept_form(reduced.called, "by");
-        if let Some(text) = text {
-            let report = serde_json::from_str(&text).context("kept results that cannot be read")?;
+        let plan = reduced.plan()?;
+        let kept = self.kept_results(reduced.called, "by.json", &plan)?;
+        if let Some(kept) = &kept
+            && let Some(report) = kept.read(|report: &ExperimentReport| report.origin.as_ref())?
+        {
             return Ok(Experiment::whole(reduced.called, self.quick, report));
         }
-        let points = carry_out(runner, reduced)?;
+        let points = carry_out(runner, reduced.called, plan)?;
         let confidence = points.first().map_or(LEVEL, |ran| ran.confidence);
         let mut report = ExperimentReport::new(reduced.called, PROGRAM, confidence);
         for Ran { settings, real, recording, simulated, .. } in points {
@@ -163,10 +191,27 @@ impl Lab<'_> {
             report.add(by(SIMULATION), &simulated.runs, simulated.observer);
             report.add(by(REAL), &real, recording);
         }
-        if let Some(kept) = kept {
-            OutputFile::create(&kept)?.finish_with(&report.json())?;
+        if let Some(Kept { path, origin }) = kept {
+            report.origin = Some(origin);
+            OutputFile::create(&path)?.finish_with(&report.json())?;
         }
         Ok(Experiment::whole(reduced.called, self.quick, report))
+    }
+}
+
+impl Kept {
+    /// What is there; it must be of what it would be taken for. `origin`: of what it is.
+    fn read<T: DeserializeOwned>(
+        &self,
+        origin: impl Fn(&T) -> Option<&Origin>,
+    ) -> Result<Option<T>, Failure> {
+        let Ok(text) = std::fs::read_to_string(&self.path) else { return Ok(None) };
+        let results = serde_json::from_str(&text).map_err(|error| {
+            Failure::usage(anyhow!("{} has no results that can be read: {error}", self.path.display()))
+                .hint("remove it and the scenario is run again, or give another --results")
+        })?;
+        check_origin(&self.path, origin(&results), &self.origin)?;
+        Ok(Some(results))
     }
 }
 
@@ -223,13 +268,13 @@ impl Results {
         let is = |point: &&Point| {
             settings.iter().all(|(key, value)| point.settings.get(*key).is_some_and(|set| set == value))
         };
-        self.0.iter().find(is)
+        self.points.iter().find(is)
     }
 
     /// The values of a key, in the order of the sweep.
     fn values(&self, key: &str) -> Vec<&str> {
         let mut values: Vec<&str> = Vec::new();
-        for value in self.0.iter().filter_map(|point| point.settings.get(key)) {
+        for value in self.points.iter().filter_map(|point| point.settings.get(key)) {
             if !values.contains(&value.as_str()) {
                 values.push(value);
             }
@@ -292,7 +337,7 @@ impl Results {
             values.sort_by(f64::total_cmp);
             values.get(values.len() / 2).copied()
         };
-        let ratios: Vec<f64> = (self.0.iter())
+        let ratios: Vec<f64> = (self.points.iter())
             .filter_map(|point| Some(median(point.real.get(metric))? / median(point.simulated.get(metric))?))
             .collect();
         let within = |factor: f64| ratios.iter().filter(|r| (1.0 / factor..=factor).contains(*r)).count();
@@ -307,7 +352,7 @@ impl Results {
 
     /// The time outside of gates and devices, from the shortest to the longest of all points.
     fn paths(&self) -> String {
-        let paths = || self.0.iter().map(|point| point.path_ns);
+        let paths = || self.points.iter().map(|point| point.path_ns);
         let text = |path: Option<u64>| units::time(path.unwrap_or(0) as f64);
         format!("{} to {}", text(paths().min()), text(paths().max()))
     }

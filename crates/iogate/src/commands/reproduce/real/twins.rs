@@ -1,7 +1,7 @@
 //! TWINS for real: schedulers on four forwarders, sizes and distances on the way.
 
-use iogate_report::Table;
 use iogate_report::reproduction::{Page, Section};
+use iogate_report::{Table, units};
 use iogate_sim::metrics::Unit;
 
 use super::{How, Reduced, Results};
@@ -14,6 +14,7 @@ use crate::commands::reproduce::twins::{
 };
 use crate::commands::sim::PROGRAM;
 use crate::failure::Failure;
+use crate::settings;
 
 const PATTERNS: [&str; 3] = [PER_PROCESS, STRIDED, CONTIGUOUS];
 const GATES: [&str; 6] = [FIFO, JOINED, HBRR, SERVER_WINDOW, TWINS, TWINS_8MS];
@@ -60,8 +61,9 @@ pub(in super::super) fn page(lab: &Lab<'_>, runner: &Runner) -> Result<Page, Fai
                 "The scenarios of [twins.md](twins.md) with real processes on one machine with two processors: four data servers and \
                  four forwarders are `iogate serve` processes, each of the application's processes is one that does its I/O with the \
                  network client, over Unix sockets. The servers' files are in memory, in the time of the model `hdd`. Set in the \
-                 scenarios: `{}`; so 16 MiB are read or written instead of 4 GiB.",
-                set.join("`, `")
+                 scenarios: `{}`; so {} are read or written instead of 4 GiB.",
+                set.join("`, `"),
+                amount(set)
             ),
             "Numbers are medians over the repetitions, with the least and the most in parentheses. All points have their first \
              repetition before any has its second, so that what else runs hits all schedulers alike; other programs (compilers, \
@@ -77,6 +79,15 @@ pub(in super::super) fn page(lab: &Lab<'_>, runner: &Runner) -> Result<Page, Fai
         sections,
         program: PROGRAM.into(),
     })
+}
+
+/// How much is read or written with these settings.
+fn amount(set: &[&str]) -> String {
+    let value = |key: &str| set.iter().find_map(|setting| setting.strip_prefix(key));
+    let processes = value("app.mpi-io-test.processes=").and_then(|text| text.parse().ok());
+    let bytes = value("app.mpi-io-test.bytes=").and_then(|text| settings::bytes(text).ok());
+    let total: u64 = processes.unwrap_or(0) * bytes.unwrap_or(0);
+    units::bytes(total as f64)
 }
 
 /// Simulated and real, side by side.
