@@ -36,6 +36,8 @@ pub struct PendingClaim {
     /// When the coordinator was heard of last.
     heard: u64,
     ping: Probe,
+    /// It has come over another connection since the claim was made.
+    has_moved: bool,
     /// The session is to be ended before anything else.
     parts: bool,
     end: Option<Result<Granting, Failure>>,
@@ -124,6 +126,7 @@ impl PendingClaim {
             unreached: None,
             heard: now,
             ping: Probe::None,
+            has_moved: false,
             parts: false,
             end: None,
         }
@@ -188,6 +191,7 @@ impl PendingClaim {
             Phase::Unclaimed { .. } => {
                 // Not later than it is sent: the lease must not seem to last longer than it does.
                 self.phase = Phase::Claimed { id: calls.post(request), sent: now };
+                self.has_moved = false;
                 self.heard = now;
                 Step::Wait { until: most }
             }
@@ -259,7 +263,9 @@ impl PendingClaim {
                 return self.fail(true, Failure::Refused { errno: errno::EPROTO, text });
             }
         };
-        let lease = Lease::begin(sent, now, &granted);
+        // Another coordinator may have another clock than the one that took the claim.
+        let waited = if self.has_moved { 0 } else { granted.waited };
+        let lease = Lease::begin(sent, now, &Granted { waited, ..granted });
         let granting = Granting { granted, lease };
         match now < lease.due {
             true => self.end = Some(Ok(granting)),
@@ -346,7 +352,10 @@ impl PendingClaim {
             // What a claim before this one has left behind does not matter.
             Phase::Unclaimed { .. } => self.unreached = None,
             _ if !is_same => self.phase = Phase::Unclaimed { again_at: now },
-            Phase::Claimed { .. } => self.ping = Probe::Due,
+            Phase::Claimed { .. } => {
+                self.has_moved = true;
+                self.ping = Probe::Due;
+            }
             Phase::Confirming { .. } | Phase::Leaving { .. } => {}
         }
     }

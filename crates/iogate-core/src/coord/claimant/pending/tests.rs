@@ -299,6 +299,27 @@ fn a_late_grant_is_renewed_before_it_counts() {
     interrupted.is_over(Failure::GivenUp);
 }
 
+/// The clock of the coordinator that has taken over lies an hour ahead.
+#[test]
+fn what_another_coordinator_says_of_the_time_before_it_is_not_believed() {
+    for (seconds, counts) in [(1, true), (8, false)] {
+        let mut wait = Wait::begun(LIMITS);
+        wait.claim.disconnected(wait.now, 0);
+        wait.next();
+        wait.connect(1, true);
+        assert!(matches!(wait.at(seconds), Step::Wait { .. }));
+        assert_eq!(wait.sent(), ["Claim", "Ping"]);
+        wait.grant(3600 * SECOND);
+        match wait.next() {
+            Step::Over(Ok(granting)) => assert_eq!((granting.lease, counts), (Lease::from(0, LEASE), true)),
+            next => {
+                assert!(matches!(next, Step::Wait { .. }) && !counts);
+                assert_eq!(wait.sent(), ["Renew"]);
+            }
+        }
+    }
+}
+
 #[test]
 fn a_late_grant_that_nobody_confirms_counts_while_its_lease_does() {
     let mut wait = late();
