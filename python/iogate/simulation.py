@@ -75,7 +75,7 @@ def simulate(  # noqa: PLR0913
         Exception: Whatever a scheduler, or the handler of a signal, raises; it ends the runs.
     """
     text = os.fspath(scenario)
-    is_text = isinstance(scenario, str) and ("\n" in text or "=" in text)
+    is_text = isinstance(scenario, str) and ("\n" in text or ("=" in text and not os.path.exists(text)))
     settings = _settings(set)
     settings += [f"repetitions={seeds}"] if seeds is not None else []
     settings += [f"seed={seed}"] if seed is not None else []
@@ -202,13 +202,16 @@ def _toml(value: Any) -> str:
     if isinstance(value, (bool, str)):
         # A text of JSON is one of TOML.
         return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, (int, float)):
-        return repr(value)
+    # Not as those say it that are derived from them, as numbers of numpy and those with names.
+    if isinstance(value, int):
+        return int.__repr__(value)
+    if isinstance(value, float):
+        return float.__repr__(value)
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{json.dumps(key)} = {_toml(item)}" for key, item in value.items()) + "}"
     if isinstance(value, (list, tuple, range)):
         return "[" + ", ".join(map(_toml, value)) + "]"
-    # Numbers of numpy are none of Python's.
-    if hasattr(value, "item"):
-        return _toml(value.item())
+    # Of numpy: other numbers, and arrays.
+    if hasattr(value, "tolist"):
+        return _toml(value.tolist())
     raise TypeError(f"set: expected a text, a number, a list or a dict, found {value!r}")

@@ -226,8 +226,10 @@ fn wrong(variable: &'static str, expected: impl Into<String>, found: impl Into<S
 fn coordinators(get: Get<'_>) -> Result<Vec<Endpoint>, SettingsError> {
     let Some(text) = get("IOGATE_COORD") else { return Ok(Vec::new()) };
     let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+    // From here on, wherever the program goes.
     let parse = |item: &str| {
-        item.parse().map_err(|_| wrong("IOGATE_COORD", "HOST:PORT or unix:PATH, separated by commas", item))
+        let endpoint = item.parse().ok().and_then(|endpoint: Endpoint| endpoint.absolute().ok());
+        endpoint.ok_or_else(|| wrong("IOGATE_COORD", "HOST:PORT or unix:PATH, separated by commas", item))
     };
     items.map(parse).collect()
 }

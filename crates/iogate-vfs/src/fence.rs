@@ -27,51 +27,80 @@ const REMEMBERED: usize = 65_536;
 /// The fences of a server's files.
 #[derive(Debug, Default)]
 pub struct Fences {
-    files: Mutex<HashMap<Identity, Fenced>>,
+    files: Mutex<Files>,
     /// Fewer writes are underway.
     fewer: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Files {
+    known: HashMap<Identity, Fenced>,
+    /// The most often that a file was fenced of which neither this nor an attribute knows any more: any other may be it.
+    forgotten: u64,
 }
 
 #[derive(Debug)]
 struct Fenced {
     /// How often.
     count: u64,
+    /// That is what its attribute says, too.
+    is_noted: bool,
     /// Writes to ranges.
     underway: usize,
 }
 
-impl Fences {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Identity, Fenced>> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+impl Files {
+    fn count(&mut self, file: &dyn TreeFile) -> io::Result<u64> {
+        Ok(self.get(file)?.count)
     }
 
-    /// How often a file was fenced.
-    fn count(&self, file: &dyn TreeFile) -> io::Result<u64> {
-        let mut files = self.lock();
-        if let Some(known) = files.get(&file.identity()) {
-            return Ok(known.count);
+    /// What there is to know of a file.
+    fn get(&mut self, file: &dyn TreeFile) -> io::Result<&mut Fenced> {
+        let identity = file.identity();
+        if !self.known.contains_key(&identity) {
+            let noted = noted(file)?;
+            if self.known.len() >= REMEMBERED {
+                self.forget();
+            }
+            let count = noted.max(self.forgotten);
+            self.known.insert(identity, Fenced { count, is_noted: count == noted, underway: 0 });
         }
-        let count = noted(file)?;
-        if files.len() >= REMEMBERED {
-            files.retain(|_, fenced| fenced.underway > 0);
+        Ok(self.known.get_mut(&identity).expect("it is there now"))
+    }
+
+    fn forget(&mut self) {
+        for (_, fenced) in self.known.extract_if(|_, fenced| fenced.underway == 0) {
+            if !fenced.is_noted {
+                self.forgotten = self.forgotten.max(fenced.count);
+            }
         }
-        files.insert(file.identity(), Fenced { count, underway: 0 });
-        Ok(count)
+    }
+}
+
+impl Fences {
+    fn lock(&self) -> MutexGuard<'_, Files> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Fences a file, and waits for the writes that are underway: what comes after this comes after them.
     fn raise(&self, file: &dyn TreeFile) -> io::Result<()> {
-        let count = self.count(file)? + 1;
-        match file.set_xattr(OWN, ATTRIBUTE, count.to_string().as_bytes(), 0) {
+        let count = {
+            let mut files = self.lock();
+            let fenced = files.get(file)?;
+            (fenced.count, fenced.is_noted) = (fenced.count + 1, false);
+            fenced.count
+        };
+        let is_noted = match file.set_xattr(OWN, ATTRIBUTE, count.to_string().as_bytes(), 0) {
             // Then the fence ends with the server: no reason to keep anybody from cutting the file.
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EPERM)) => {}
-            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT)) => {}
-            noted => noted?,
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EPERM)) => false,
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT)) => false,
+            noted => noted.map(|()| true)?,
+        };
+        let (mut files, identity) = (self.lock(), file.identity());
+        if let Some(fenced) = files.known.get_mut(&identity).filter(|fenced| fenced.count == count) {
+            fenced.is_noted = is_noted;
         }
-        let mut files = self.lock();
-        let fenced = files.entry(file.identity()).or_insert(Fenced { count, underway: 0 });
-        fenced.count = fenced.count.max(count);
-        while files.get(&file.identity()).is_some_and(|fenced| fenced.underway > 0) {
+        while files.known.get(&identity).is_some_and(|fenced| fenced.underway > 0) {
             files = self.fewer.wait(files).unwrap_or_else(PoisonError::into_inner);
         }
         Ok(())
@@ -103,15 +132,14 @@ impl Pass {
     /// Lets a write to a range begin; it is over when what is returned is dropped. Fails with `ECANCELED` if the file was fenced since
     /// the handle was renewed.
     pub fn enter(&self, file: &dyn TreeFile) -> io::Result<Underway> {
-        self.fences.count(file)?;
-        let identity = file.identity();
         let mut files = self.fences.lock();
-        match files.get_mut(&identity) {
-            Some(fenced) if fenced.count == self.count.load(Ordering::Acquire) => fenced.underway += 1,
-            _ => return Err(io::Error::from_raw_os_error(libc::ECANCELED)),
+        let fenced = files.get(file)?;
+        if fenced.count != self.count.load(Ordering::Acquire) {
+            return Err(io::Error::from_raw_os_error(libc::ECANCELED));
         }
+        fenced.underway += 1;
         drop(files);
-        Ok(Underway { fences: Arc::clone(&self.fences), identity })
+        Ok(Underway { fences: Arc::clone(&self.fences), identity: file.identity() })
     }
 
     /// Sets attributes, after fencing the file or renewing the handle as `change` says.
@@ -120,7 +148,7 @@ impl Pass {
             self.fences.raise(file)?;
         }
         if change.which & set::RENEW != 0 {
-            self.count.store(self.fences.count(file)?, Ordering::Release);
+            self.count.store(self.fences.lock().count(file)?, Ordering::Release);
         }
         let which = change.which & !(set::FENCE | set::RENEW);
         match which {
@@ -140,7 +168,7 @@ pub struct Underway {
 impl Drop for Underway {
     fn drop(&mut self) {
         let mut files = self.fences.lock();
-        if let Some(fenced) = files.get_mut(&self.identity) {
+        if let Some(fenced) = files.known.get_mut(&self.identity) {
             fenced.underway -= 1;
             if fenced.underway == 0 {
                 self.fences.fewer.notify_all();
@@ -207,6 +235,38 @@ mod tests {
             set(&new, &*file, set::RENEW);
             assert!(!is_refused(&new, &*file));
         }
+    }
+
+    /// However many others there were since, and although its attribute does not say so.
+    #[test]
+    fn what_could_not_be_noted_is_not_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = tree(dir.path());
+        let file = file(&tree);
+        let fences = Arc::default();
+        let [late, cuts] = [(); 2].map(|()| Pass::new(&fences));
+        assert!(!is_refused(&late, &*file));
+        set(&cuts, &*file, set::FENCE);
+        fences.lock().known.get_mut(&file.identity()).unwrap().is_noted = false;
+        file.remove_xattr(OWN, ATTRIBUTE).unwrap();
+        fences.lock().forget();
+        assert!(fences.lock().known.is_empty() && is_refused(&late, &*file));
+        set(&late, &*file, set::RENEW);
+        assert!(!is_refused(&late, &*file));
+    }
+
+    #[test]
+    fn two_fences_at_once_are_two() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = tree(dir.path());
+        let file = file(&tree);
+        let fences: Arc<Fences> = Arc::default();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..100).for_each(|_| fences.raise(&*file).unwrap()));
+            }
+        });
+        assert_eq!(fences.lock().count(&*file).unwrap(), 400);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The commands and their flags, defined once: help, man pages and shell completions come from here.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -193,15 +193,16 @@ impl FromStr for Bytes {
 /// batch systems and MPI launchers), else its session. The command returns when the mount is ready; the mount ends with
 /// `iogate umount`, umount(8), or SIGINT, SIGTERM or SIGHUP to its process.
 #[derive(Debug, Args)]
-#[command(allow_missing_positional = true)]
+#[command(override_usage = "iogate mount [OPTIONS] SOURCE MOUNTPOINT
+       iogate mount [OPTIONS] --remote ENDPOINT MOUNTPOINT")]
 pub(crate) struct MountArgs {
     /// The directory whose content is shown; left out with --remote
-    #[arg(value_hint = ValueHint::DirPath)]
-    pub(crate) source: Option<PathBuf>,
+    #[arg(value_name = "SOURCE", value_hint = ValueHint::DirPath)]
+    first: PathBuf,
 
     /// An empty directory outside the source
-    #[arg(value_hint = ValueHint::DirPath)]
-    pub(crate) mountpoint: PathBuf,
+    #[arg(value_name = "MOUNTPOINT", value_hint = ValueHint::DirPath)]
+    second: Option<PathBuf>,
 
     #[command(flatten, next_help_heading = "Files of servers")]
     pub(crate) remote: RemoteArgs,
@@ -278,6 +279,17 @@ pub(crate) struct MountArgs {
     /// Tells the starting process when the mount is ready
     #[arg(long, hide = true)]
     pub(crate) announce: bool,
+}
+
+impl MountArgs {
+    pub(crate) fn source(&self) -> Option<&Path> {
+        self.second.as_ref().map(|_| self.first.as_path())
+    }
+
+    /// The last of the paths, of which there is one alone with servers.
+    pub(crate) fn mountpoint(&self) -> &Path {
+        self.second.as_deref().unwrap_or(&self.first)
+    }
 }
 
 /// How accounts are kept, by name.

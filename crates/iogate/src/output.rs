@@ -56,9 +56,19 @@ impl Write for Target {
     }
 }
 
+/// Refuses `-` where nothing is written to standard output: a file of this name is nobody's wish.
+pub(crate) fn check_is_file(path: &Path) -> Result<(), Failure> {
+    if path != Path::new("-") {
+        return Ok(());
+    }
+    Err(Failure::usage(anyhow!("-: expected a file, as this is not written to standard output"))
+        .hint("/dev/stdout is that, and ./- a file of this name"))
+}
+
 impl OutputFile {
     /// Begins a file that will be at `path`.
     pub(crate) fn create(path: &Path) -> Result<OutputFile, Failure> {
+        check_is_file(path)?;
         let begin = || -> io::Result<OutputFile> {
             // The file that a symbolic link names is replaced, not the link.
             let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());

@@ -17,7 +17,7 @@ const FILES: [(&str, &str); 5] = [
 const CASES: &[(i32, &str, &str)] = &[
     // Flags and commands.
     (2, "mouny", "unrecognized subcommand 'mouny'; "),
-    (2, "mount", "required arguments were not provided: <MOUNTPOINT>"),
+    (2, "mount", "required arguments were not provided: <SOURCE>"),
     (2, "mount dir", "expected what to mount and where"),
     (2, "mount dir mnt --no-such-option", "unexpected argument '--no-such-option'"),
     (2, "mount dir mnt --accounts asked", "asked"),
@@ -53,6 +53,10 @@ const CASES: &[(i32, &str, &str)] = &[
     (2, "mount dir mnt --index 3", "cannot be used with"),
     (2, "mount dir mnt --fair user --policy other.toml", "cannot be used with"),
     (2, "mount --remote 127.0.0.1 mnt", "the port is missing"),
+    (2, "mount --remote 127.0.0.1:1 dir mnt", "cannot be used with"),
+    (1, "mount -- nowhere mnt", "the source nowhere must be a directory"),
+    (1, "mount nowhere --read-only mnt", "the source nowhere must be a directory"),
+    (2, "mount dir mnt --log -", "expected a file, as this is not written to standard output"),
     (2, "mount --remote 127.0.0.1:1 --retry-for soon mnt", "expected a time with its unit"),
     (2, "mount --remote 127.0.0.1:1 --tls-authorities x.pem mnt", "--tls-certificate <FILE>"),
     // Places.

@@ -156,3 +156,26 @@ fn a_node_that_the_new_file_has_not_keeps_the_cluster_from_being_another_one() {
     let said = error(&cluster.run(&["up", "it.toml"]));
     assert!(said.contains("is up with another configuration"), "{said}");
 }
+
+/// And clients of one over TCP go on with the certificates that they have.
+#[test]
+fn nodes_that_are_started_again_from_elsewhere_are_what_they_were() {
+    let cluster =
+        Cluster::new("transport = \"tcp\"\nport = 27310\n[servers]\ncount = 1\ndirectory = \"data\"\n");
+    cluster.up();
+    let files = ["server-0.toml", "ca.crt", "node.crt", "node.key"];
+    let read = || files.map(|name| std::fs::read_to_string(cluster.path(name)).unwrap());
+    let before = read();
+    let pid = cluster.pid("server-0").unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    eventually("the node is gone", || (!runs(pid)).then_some(()));
+    let elsewhere = tempfile::tempdir().unwrap();
+    let (file, folder) = (cluster.folder.path().join("it.toml"), cluster.folder.path().join("it"));
+    let mut up = Command::new(env!("CARGO_BIN_EXE_iogate"));
+    up.args(["cluster", "up"]).arg(file).arg("--dir").arg(folder).current_dir(elsewhere.path());
+    let output = up.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(read() == before);
+    assert!(cluster.folder.path().join("data/server-0/objects").is_dir());
+    assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+}

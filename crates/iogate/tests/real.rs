@@ -173,6 +173,8 @@ fn pages_are_made_for_real_and_have_no_empty_cells() {
         assert!(said.contains(name) && said.contains(what), "{said}");
         std::fs::write(kept.join(name), text).unwrap();
     }
-    let refused = iogate(&["reproduce", "agios", "--real", "--out", "pages"], folder.path());
+    let refused =
+        iogate(&["reproduce", "twins", "agios", "--real", "--quick", "--out", "none"], folder.path());
     assert_eq!(refused.status.code(), Some(2));
+    assert!(!folder.path().join("none/twins-real.md").exists(), "before anything is run");
 }

@@ -85,9 +85,12 @@ fn changes(root: &Path, kind: &Kind, name: &str) -> anyhow::Result<BTreeMap<Path
 
 /// Whether it is a name for people, and for files and types of Rust.
 fn check(name: &str) -> anyhow::Result<()> {
-    const TAKEN: [&str; 14] = [
-        "as", "box", "break", "const", "crate", "dyn", "else", "enum", "false", "impl", "loop", "mod",
-        "move", "self",
+    const TAKEN: [&str; 52] = [
+        "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate", "do",
+        "dyn", "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let",
+        "loop", "macro", "match", "mod", "move", "mut", "override", "priv", "pub", "ref", "return", "self",
+        "static", "struct", "super", "trait", "true", "try", "type", "typeof", "unsafe", "unsized", "use",
+        "virtual", "where", "while", "yield", "default",
     ];
     let is_word = |word: &str| {
         word.starts_with(|first: char| first.is_ascii_lowercase())

@@ -32,7 +32,7 @@ pub use log::Log;
 pub use note::{HEADER_BYTES, Header, NOTE_BYTES, Note, State};
 pub use once::{BatchId, Begun, Once, ToNote, Writing};
 pub use recent::{RECENT_BYTES, Recent};
-pub use table::{Limits, Memory, Table};
+pub use table::{Limits, Memory, NOBODY, Table};
 
 use crate::wire::RequestOrigin;
 

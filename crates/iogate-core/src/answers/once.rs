@@ -113,7 +113,6 @@ impl<J> Once<J> {
 
     /// All notes of the process before have been taken in; `now` is in seconds since the Unix epoch.
     pub fn restored(&mut self, now: u64) {
-        self.table.expire(now);
         for note in self.table.notes().filter(|note| note.state == State::Intent) {
             if let Ok(intent) = AppendIntent::decode(note.bytes)
                 && intent.kind == Request::WRITE
@@ -121,6 +120,8 @@ impl<J> Once<J> {
                 self.appends.entry(intent.file).or_default().push((note.key, intent));
             }
         }
+        // What a record has left in its file is to be looked for however long ago that was.
+        self.table.expire(now);
     }
 
     /// What is remembered.

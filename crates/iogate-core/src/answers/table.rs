@@ -11,6 +11,10 @@ use alloc::vec::Vec;
 
 use super::{Key, NOTE_BYTES, Note, State};
 
+/// In place of a client, for values that no client waits for: none has it. Those of NFS are addresses, and this one is neither of version 4
+/// nor routed; others are random. What is noted under it does not get too old, and is in no order.
+pub const NOBODY: [u8; 16] = [0xff; 16];
+
 /// Bounds of a [`Table`].
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -172,15 +176,11 @@ impl Table {
     pub fn expire(&mut self, now: u64) {
         let oldest = now.saturating_sub(self.limits.seconds);
         for user in self.users.values_mut() {
-            match self.limits.unordered {
-                None => user.drop_where(&mut self.held, |entry| entry.time < oldest),
-                Some(least) => {
-                    for client in user.clients.values_mut() {
-                        let oldest = oldest.min(client.time_of_last(least));
-                        let goes = |entry: &Entry| entry.time < oldest;
-                        client.drop_where([&mut user.held, &mut self.held], false, goes);
-                    }
-                }
+            for (_, client) in user.clients.iter_mut().filter(|(id, _)| **id != NOBODY) {
+                let least = self.limits.unordered;
+                let oldest = oldest.min(least.map_or(oldest, |least| client.time_of_last(least)));
+                let goes = |entry: &Entry| entry.time < oldest;
+                client.drop_where([&mut user.held, &mut self.held], least.is_none(), goes);
             }
             user.clients.retain(|_, client| client.seen >= oldest || !client.entries.is_empty());
         }
@@ -226,8 +226,8 @@ impl User {
 
     /// Drops entries before their client says so: they are not carried out again.
     fn drop_where(&mut self, all: &mut Held, mut goes: impl FnMut(&Entry) -> bool) {
-        for client in self.clients.values_mut() {
-            client.drop_where([&mut self.held, all], true, &mut goes);
+        for (id, client) in &mut self.clients {
+            client.drop_where([&mut self.held, all], *id != NOBODY, &mut goes);
         }
     }
 }

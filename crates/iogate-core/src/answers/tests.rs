@@ -146,6 +146,35 @@ fn a_busy_client_without_an_order_loses_its_own_and_what_is_lost_is_new() {
     assert_eq!(table.look(&key(0, 1, 90)), Memory::Nothing);
 }
 
+/// And one with a small number may come after one with a large number.
+#[test]
+fn what_nobody_waits_for_stays_however_old_it_is() {
+    for unordered in [None, Some(1)] {
+        let limits = Limits { entries: 100, unordered, ..Limits::default() };
+        let mut table = Table::new(limits);
+        let nobody = |number| Key { client: NOBODY, ..key(0, 0, number) };
+        let value = |number, time| note(nobody(number), 0, time, State::Value, b"v");
+        table.note(&value(1000, 0));
+        table.note(&value(1001, 0));
+        table.expire(1_000_000);
+        table.note(&value(5, 1_000_000));
+        let again = |table: &Table| {
+            let mut again = Table::new(limits);
+            table.notes().for_each(|note| again.note(&note));
+            again
+        };
+        for number in [5, 1000, 1001] {
+            assert_eq!(again(&table).look(&nobody(number)), Memory::Noted(State::Value, b"v"));
+        }
+        // Too many are too many; those that are left stay.
+        for number in (2000..2100).rev() {
+            table.note(&value(number, 1_000_001));
+        }
+        assert!(table.len() <= 100 && table.len() > 40);
+        assert_eq!(again(&table).len(), table.len());
+    }
+}
+
 #[test]
 fn a_clock_that_is_put_back_drops_nothing() {
     let mut table = Table::new(Limits::default());

@@ -86,6 +86,9 @@ impl Opened {
         memory: Segment,
     ) -> io::Result<u64> {
         let mut total = 0;
+        if offset.checked_add(memory.bytes as u64).is_none() {
+            return Err(io::Error::from_raw_os_error(libc::EFBIG));
+        }
         while total < memory.bytes as u64 {
             let (server, end) = self.route().server_of(offset + total, origin.client);
             let left = memory.bytes as u64 - total;

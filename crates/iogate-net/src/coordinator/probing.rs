@@ -58,10 +58,15 @@ impl Probes {
             self.go_on.insert(id, Arc::clone(&goes_on));
             let workers = self.workers.entry(place);
             let workers = workers.or_insert_with(|| Workers::new("iogate-coord-probe", PROBERS_MAX, || {}));
-            workers.run(move || {
+            let tell = caller.clone();
+            let probe = move || {
                 let probed = wait(&|| goes_on.load(Ordering::Relaxed));
                 caller.call(Call::Probed(id, probed));
-            });
+            };
+            // Never in this thread, which has to go on; then the turn begins without.
+            if let Err((error, _)) = workers.run_elsewhere(probe) {
+                tell.call(Call::Probed(id, Err(format!("no thread can be started: {error}"))));
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use iogate_core::recording::RecordingError;
 use iogate_core::refusal::Refusal;
 use iogate_core::wire::{
     self, Attr, Gone, NO_HANDLE, Offset, Opened, PATH_BYTES_MAX, ReadRecording, Record, Request,
-    RequestHeader, Synced, VALUE_BYTES_MAX, open,
+    RequestHeader, Synced, VALUE_BYTES_MAX, open, set,
 };
 use iogate_engine::{ClassBy, PathClass};
 use iogate_vfs::fence::Pass;
@@ -170,15 +170,18 @@ impl Session {
                 Outcome::fresh(&self.seen(self.file(get.handle)?.file.attr()?))
             }
             Request::GetAttr(get) => Outcome::fresh(&self.seen(tree.attr(caller, path(get.path)?)?)),
-            Request::SetAttr(set) => {
-                let change = self.export.users.server_change(&set.change).ok_or_else(|| {
+            Request::SetAttr(wanted) => {
+                let change = self.export.users.server_change(&wanted.change).ok_or_else(|| {
                     Refusal::new(libc::EINVAL, "the owner or the group has no counterpart at this server")
                 })?;
-                let attr = match set.handle {
-                    NO_HANDLE => tree.set_attr(caller, path(set.path)?, set.identity, &change)?,
+                let attr = match wanted.handle {
+                    NO_HANDLE => tree.set_attr(caller, path(wanted.path)?, wanted.identity, &change)?,
                     handle => {
-                        let open = self.file(handle)?;
-                        open.pass.set_attr(&*open.file, caller, &change)?
+                        let file = self.file(handle)?;
+                        if change.which & (set::FENCE | set::RENEW) != 0 && file.flags & open::WRITE == 0 {
+                            return Err(Refusal::new(libc::EBADF, "the file is not open for writing").into());
+                        }
+                        file.pass.set_attr(&*file.file, caller, &change)?
                     }
                 };
                 Outcome::kept(&self.seen(attr))

@@ -47,9 +47,8 @@ impl Workers {
     pub(super) fn run(self: &Arc<Self>, group: usize, member: u64, job: impl FnOnce() + Send + 'static) {
         let mut state = lock(&self.state);
         state.jobs.push(group, member, Box::new(job));
-        if let Some(alone) = self.see_to_it(state) {
-            self.carry_out(alone);
-        }
+        let alone = self.see_to_it(state);
+        self.carry_out_all(alone);
     }
 
     /// Runs a job in this thread, which counts as one of these workers' for that time; in another one later if others wait, or if it is not
@@ -58,7 +57,11 @@ impl Workers {
         if !lock(&self.state).jobs.begin(group, member) {
             return self.run(group, member, job);
         }
-        let mut next = Some(Started { group, member, job });
+        self.carry_out_all(Some(Started { group, member, job }));
+    }
+
+    /// In this thread: a job, and those for which there is no other one.
+    fn carry_out_all(self: &Arc<Self>, mut next: Option<Started<Job>>) {
         while let Some(started) = next {
             self.carry_out(started);
             // What has ended may have made room for others.

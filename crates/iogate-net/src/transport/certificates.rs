@@ -14,7 +14,7 @@ use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore, ServerCo
 use super::{PlainSocket, TlsSocket};
 
 /// What both ends must speak inside, so that a certificate for another service's connections is of no use here.
-const PROTOCOL: &[u8] = b"iogate/1";
+pub(super) const PROTOCOL: &[u8] = b"iogate/1";
 
 /// Why there is no TLS.
 #[derive(Debug, thiserror::Error)]

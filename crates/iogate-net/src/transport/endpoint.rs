@@ -46,6 +46,8 @@ impl FromStr for Endpoint {
 
     fn from_str(text: &str) -> Result<Endpoint, EndpointError> {
         let wrong = |hint| EndpointError { found: text.into(), hint };
+        // In lists there may be room between them.
+        let text = text.trim();
         if let Some(path) = text.strip_prefix("unix:") {
             return match path {
                 "" => Err(wrong(": the path is missing")),

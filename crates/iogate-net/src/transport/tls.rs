@@ -9,6 +9,7 @@ use x509_cert::der::Decode;
 use x509_cert::der::asn1::{PrintableStringRef, Utf8StringRef};
 use x509_cert::der::oid::db::rfc4519::COMMON_NAME;
 
+use super::certificates::PROTOCOL;
 use super::socket::{Peer, PlainSocket, Socket};
 
 /// Bytes that are read from the kernel at once.
@@ -173,7 +174,15 @@ impl State {
         let processed = self.connection.process_new_packets();
         // The next step of the handshake, or an alert that says what was wrong. That it cannot be sent, the next write will say.
         let _ = self.flush(socket);
+        let has_begun = was_handshaking && !self.connection.is_handshaking();
         match processed {
+            // rustls lets in who names no protocol at all.
+            Ok(_) if has_begun && self.connection.alpn_protocol() != Some(PROTOCOL) => {
+                self.connection.send_close_notify();
+                let _ = self.flush(socket);
+                let text = "TLS: the other end speaks another protocol: expected iogate/1 by ALPN";
+                Err(self.fail(ErrorKind::PermissionDenied, text.into()))
+            }
             Ok(_) if self.name.is_none() && !self.connection.is_handshaking() => {
                 self.name = self.connection.peer_certificates().and_then(|all| common_name(all.first()?));
                 if self.name.is_none() {

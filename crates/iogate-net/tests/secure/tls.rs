@@ -135,17 +135,21 @@ fn certificates_that_do_not_fit_are_refused_by_the_end_that_sees_them() {
     }
 }
 
-#[test]
-fn a_client_without_a_certificate_is_refused() {
+/// What a client of another program gets, and what the server says of it.
+fn refused(
+    stage: &Stage,
+    client: impl FnOnce(
+        rustls::ConfigBuilder<rustls::ClientConfig, rustls::client::WantsClientCert>,
+    ) -> rustls::ClientConfig,
+) -> (std::io::Result<usize>, std::io::Error) {
     use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
-    let stage = Stage::new();
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(&stage.cluster.certificate).unwrap()).unwrap();
     let config = rustls::ClientConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_root_certificates(roots);
+    let config = client(config);
     let (mut stream, other) = connection();
     let server = stage.server().accept(plain(other)).unwrap();
     let client = std::thread::spawn(move || {
@@ -156,8 +160,28 @@ fn a_client_without_a_certificate_is_refused() {
     });
     let error = read_exactly(&server, 5).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::PermissionDenied);
-    assert!(error.to_string().contains("no certificate"), "{error}");
-    assert!(client.join().unwrap().unwrap_err().to_string().contains("CertificateRequired"));
+    (client.join().unwrap(), error)
+}
+
+#[test]
+fn a_client_without_a_certificate_is_refused() {
+    let (at_client, at_server) = refused(&Stage::new(), |config| config.with_no_client_auth());
+    assert!(at_server.to_string().contains("no certificate"), "{at_server}");
+    assert!(at_client.unwrap_err().to_string().contains("CertificateRequired"));
+}
+
+/// Its certificate is for another service of the same authority, which names no protocol.
+#[test]
+fn a_client_that_names_no_protocol_is_refused() {
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+    let stage = Stage::new();
+    let Pair { certificate, key } = &stage.client;
+    let (at_client, at_server) = refused(&stage, |config| {
+        let certificates = vec![CertificateDer::from_pem_file(certificate).unwrap()];
+        config.with_client_auth_cert(certificates, PrivateKeyDer::from_pem_file(key).unwrap()).unwrap()
+    });
+    assert!(at_server.to_string().contains("by ALPN"), "{at_server}");
+    assert!(matches!(at_client, Ok(0) | Err(_)), "{at_client:?}");
 }
 
 #[test]

@@ -183,4 +183,11 @@ fn a_range_is_not_written_to_after_a_fence_unless_its_handle_is_renewed() {
     late.ask(&set(set::RENEW), &[]).ok::<Attr>();
     late.ask(&to_range, b"4").ok::<Written>();
     assert_eq!(setup.tree.content("f"), b"4");
+    // Who only reads keeps nobody from writing.
+    let mut reads = Raw::greet(setup.unix());
+    reads.open(1, "f", open::READ).ok::<Opened>();
+    for which in [set::FENCE, set::RENEW] {
+        assert_eq!(reads.ask(&set(which), &[]).errno, libc::EBADF);
+    }
+    late.ask(&to_range, b"5").ok::<Written>();
 }

@@ -5,14 +5,11 @@
 
 use std::io;
 
-use iogate_core::answers::{Key, State};
+use iogate_core::answers::{Key, NOBODY, State};
 use iogate_core::wire::Identity;
 
 use super::{Answers, ToNote};
 use crate::TreeFile;
-
-/// In place of a client: none has it. Those of NFS are addresses, and this one is neither of version 4 nor routed; others are random.
-const NOBODY: [u8; 16] = [0xff; 16];
 
 /// Makes a file durable; returns its verifier. If that fails it is noted first.
 pub fn sync(answers: &Answers, file: &dyn TreeFile, data_only: bool) -> io::Result<u64> {

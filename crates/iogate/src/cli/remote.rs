@@ -15,31 +15,31 @@ pub(crate) struct RemoteArgs {
     /// Show the files of servers instead of a directory: HOST:PORT or unix:PATH of each, separated by commas
     ///
     /// All of them serve the same files. Without SOURCE and this flag, IOGATE_FORWARDERS says where they are.
-    #[arg(long, value_name = "ENDPOINT", value_delimiter = ',', conflicts_with = "source")]
+    #[arg(long, value_name = "ENDPOINT", value_delimiter = ',', conflicts_with = "second")]
     pub(crate) remote: Vec<Endpoint>,
 
     /// Which of several servers carries out a read or a write
-    #[arg(long, value_enum, default_value_t = Spread::Client, conflicts_with = "source")]
+    #[arg(long, value_enum, default_value_t = Spread::Client, conflicts_with = "second")]
     pub(crate) spread: Spread,
 
     /// The server for names, and with --spread client for everything, counted from 0 [default: one by the node's name]
-    #[arg(long, value_name = "N", conflicts_with = "source")]
+    #[arg(long, value_name = "N", conflicts_with = "second")]
     pub(crate) index: Option<usize>,
 
     /// How long programs wait for a server that has gone, before they get an error
-    #[arg(long, value_name = "TIME", default_value = "60s", conflicts_with = "source")]
+    #[arg(long, value_name = "TIME", default_value = "60s", conflicts_with = "second")]
     pub(crate) retry_for: Time,
 
     /// The servers' export [default: the only one]
-    #[arg(long, value_name = "NAME", conflicts_with = "source")]
+    #[arg(long, value_name = "NAME", conflicts_with = "second")]
     pub(crate) export: Option<String>,
 
     /// How to prove who mounts [default: tls with certificates, peer for Unix sockets, else none]
-    #[arg(long, value_enum, conflicts_with = "source")]
+    #[arg(long, value_enum, conflicts_with = "second")]
     pub(crate) auth: Option<Auth>,
 
     /// PEM file with the certificates of the authorities that sign those of the servers: the connection is encrypted
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "source")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "second")]
     #[arg(requires_all = ["tls_certificate", "tls_key"])]
     pub(crate) tls_authorities: Option<PathBuf>,
 

@@ -41,7 +41,7 @@ pub(crate) struct ReproduceArgs {
     pub(crate) threads: Option<NonZero<usize>>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Paper {
     /// aIOLi (2006): one server, one disk
     Aioli,

@@ -35,6 +35,7 @@ use crate::failure::Failure;
 use crate::fitted;
 use crate::kept::Keeper;
 use crate::metrics;
+use crate::output::check_is_file;
 use crate::storage::{self, Profiles};
 use crate::watched::WatchedStore;
 
@@ -48,9 +49,10 @@ const STATUS_BYTES_MAX: usize = 1 << 16;
 pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     // Checked here too, so that what is wrong is said by the process that was asked.
     let fixed = match args.store {
-        StoreKind::Directory => storage::fixed_scheduler(args.source.as_deref()),
+        StoreKind::Directory => storage::fixed_scheduler(args.source()),
         StoreKind::Modelled => SchedulerKind::Aioli,
     };
+    args.log.as_deref().map(check_is_file).transpose()?;
     let pinned = args.scheduler.pinned()?;
     let model = args.device.as_deref().unwrap_or("hdd");
     let device = devices::device(model)?;
@@ -89,7 +91,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         Shown::Servers(endpoints) => servers(args, endpoints)?,
     };
     let (known, keeping) = match args.store {
-        StoreKind::Directory => storage::known_by(&args.known, args.source.as_deref(), args.direct)?,
+        StoreKind::Directory => storage::known_by(&args.known, args.source(), args.direct)?,
         StoreKind::Modelled => {
             (storage::modelled(model, ModelledStore::EXTENT_BYTES).map_err(devices::not_a_device)?, None)
         }
@@ -113,7 +115,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         about.extend([("page".into(), page), ("metrics".into(), metrics)]);
         listener.warning().iter().for_each(|warning| eprintln!("{warning}"));
     }
-    let point = std::fs::canonicalize(&args.mountpoint).unwrap_or_else(|_| args.mountpoint.clone());
+    let point = std::fs::canonicalize(args.mountpoint()).unwrap_or_else(|_| args.mountpoint().to_owned());
 
     engine.watch_arrivals();
     let control = Arc::new(MountControl {
@@ -148,7 +150,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     // Before the mount, so that no signal finds it without a handler.
     let mut signals = signals::of_the_end()?;
     let handle = signals.handle();
-    let point = &args.mountpoint;
+    let point = args.mountpoint();
     let mounted = match front {
         Front::Servers { tree, name } => {
             iogate_fuse::mount_tree(tree, &name, point, engine.clone(), &options, control.clone())
@@ -200,13 +202,13 @@ enum Shown {
 
 impl Shown {
     fn of(args: &MountArgs) -> Result<Shown, Failure> {
-        if let Some(source) = &args.source {
-            return Ok(Shown::Directory(source.clone()));
+        if let Some(source) = args.source() {
+            return Ok(Shown::Directory(source.to_owned()));
         }
         let endpoints = remote::endpoints(&args.remote)?;
         if endpoints.is_empty() {
             let error =
-                anyhow!("expected what to mount and where, found one path: {}", args.mountpoint.display());
+                anyhow!("expected what to mount and where, found one path: {}", args.mountpoint().display());
             return Err(Failure::usage(error)
                 .hint("`iogate mount SOURCE MOUNTPOINT`, or `iogate mount --remote HOST:PORT MOUNTPOINT`"));
         }

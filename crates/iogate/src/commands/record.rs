@@ -18,6 +18,7 @@ use crate::commands::control::{PATIENCE, Place, unanswered};
 use crate::commands::serve::ask;
 use crate::commands::signals;
 use crate::failure::Failure;
+use crate::output::check_is_file;
 
 /// How long nothing may have come before the gate is asked again.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -286,6 +287,7 @@ struct Trace {
 
 impl Trace {
     fn create(path: &Path, rotate: Option<u64>, keep: u32) -> Result<Trace, Failure> {
+        check_is_file(path)?;
         let file = File::create(path).with_context(|| Attempt::write(path.display()));
         let pending = HEADER.as_bytes().to_vec();
         let file = file.map_err(Failure::usage)?;

@@ -65,6 +65,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
             "give --target DIR for all files below a directory, or --files PATTERN, as in --files '*.ckpt'";
         return Err(Failure::usage(anyhow!("nothing says which files are bulk output")).hint(hint));
     }
+    if !settings.coordinators.is_empty() {
+        // The program may change its directory before it asks.
+        let coordinators: Vec<String> = settings.coordinators.iter().map(ToString::to_string).collect();
+        environment.set("IOGATE_COORD", coordinators.join(","));
+    }
     environment.set("LD_PRELOAD", preload(&library(args.library.as_deref())?)?);
     if RANKS.into_iter().any(|name| environment.get(name).is_some()) {
         // That this rank writes nothing does not mean that the job does not.

@@ -85,9 +85,13 @@ struct Process {
 
 impl Process {
     fn start(paper: Paper) -> Process {
+        Process::start_at(paper, 100)
+    }
+
+    fn start_at(paper: Paper, now: u64) -> Process {
         let mut once = Once::new(Limits::default());
         let log = Log::open(paper, BOOT, [7; 16], |note| once.restore(note)).expect("it can be read");
-        once.restored(100);
+        once.restored(now);
         Process { once, log }
     }
 
@@ -238,6 +242,10 @@ fn records_that_were_being_appended_are_found_by_file() {
     };
     assert_eq!(places(&mut next.once), [500, 700]);
     assert!(places(&mut next.once).is_empty());
+    // No client asks for them any more by then; what they have left in the file is there all the same.
+    let paper = Paper { fault: Fault::default(), ..next.log.into_medium() };
+    let mut later = Process::start_at(paper, 100 + 2 * Limits::default().seconds);
+    assert_eq!(places(&mut later.once), [500, 700]);
 }
 
 #[derive(Clone, Debug)]

@@ -18,6 +18,11 @@ pub(crate) const CERTIFICATE: &str = "node.crt";
 /// The key of it.
 pub(crate) const KEY: &str = "node.key";
 
+/// Whether [`make`] has made all of them.
+pub(super) fn are_there(folder: &Path) -> bool {
+    folder.join(AUTHORITY).is_file()
+}
+
 /// Makes the files in a cluster's folder, for nodes at these hosts. Fails if they cannot be written.
 pub(super) fn make(folder: &Path, name: &str, hosts: Vec<String>) -> anyhow::Result<()> {
     let mut authority = CertificateParams::default();
@@ -32,11 +37,14 @@ pub(super) fn make(folder: &Path, name: &str, hosts: Vec<String>) -> anyhow::Res
     let key = KeyPair::generate().context("the nodes' key")?;
     let certificate =
         node.signed_by(&key, &Issuer::new(authority, authority_key)).context("the certificate")?;
+    // The last one is there only if all are.
     let files = [(KEY, key.serialize_pem()), (CERTIFICATE, certificate.pem()), (AUTHORITY, authority_text)];
+    for (file, _) in files.iter().rev() {
+        // Those of an earlier time may not be overwritten while somebody reads them.
+        let _ = std::fs::remove_file(folder.join(file));
+    }
     for (file, text) in files {
         let path = folder.join(file);
-        // The key of an earlier time may not be overwritten while somebody reads it.
-        let _ = std::fs::remove_file(&path);
         let opened = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         opened
             .and_then(|mut file| file.write_all(text.as_bytes()))

@@ -192,6 +192,23 @@ impl Config {
         Ok(policies)
     }
 
+    /// Paths in the file are from where it lies, wherever the nodes are started from. `beside`: the folder of the cluster's file.
+    pub(crate) fn anchor(&mut self, beside: &Path) -> anyhow::Result<()> {
+        let from_there = |path: &Path| {
+            let path = beside.join(path);
+            std::path::absolute(&path).with_context(|| path.display().to_string())
+        };
+        if let Some(directory) = &mut self.servers.directory {
+            *directory = from_there(directory)?;
+        }
+        if let Some(device) = &mut self.servers.device
+            && let Some(profile) = device.strip_prefix("profile:")
+        {
+            *device = format!("profile:{}", text_of(&from_there(Path::new(profile))?)?);
+        }
+        Ok(())
+    }
+
     /// How nodes and clients of this cluster prove who they are. `insecure`: over TCP, not at all.
     pub(crate) fn proof(&self, insecure: bool) -> Proof {
         match (self.transport, insecure) {

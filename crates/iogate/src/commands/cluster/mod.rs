@@ -50,8 +50,10 @@ pub(crate) fn run(args: &ClusterArgs) -> Result<(), Failure> {
 
 /// Starts what is not running. Nodes that are up stay as they are.
 fn up(args: &ClusterUpArgs) -> Result<(), Failure> {
-    let config = Config::read(&args.file)?;
-    let policies = config.check_gates(args.file.parent().unwrap_or(Path::new("")))?;
+    let mut config = Config::read(&args.file)?;
+    let beside = args.file.parent().unwrap_or(Path::new(""));
+    let policies = config.check_gates(beside)?;
+    config.anchor(beside).map_err(Failure::usage)?;
     let folder = folder(args.dir.as_deref(), &config.name)?;
     let folder = private_folder(&folder)?;
     let text = std::fs::read_to_string(&args.file).context("the cluster's file")?;
@@ -74,7 +76,7 @@ fn up(args: &ClusterUpArgs) -> Result<(), Failure> {
         write(&folder.join(name), text)?;
     }
     if !running {
-        prepare(&config, &folder, proof, &nodes)?;
+        prepare(&config, &folder, proof, &nodes, is_changed)?;
     }
     if let Some(network) = &config.network {
         network::up(&config.name, &nodes, network)?;
@@ -142,14 +144,20 @@ fn private_folder(folder: &Path) -> Result<PathBuf, Failure> {
     Ok(folder)
 }
 
-/// Makes what nodes prove themselves by, before the first one starts.
-fn prepare(config: &Config, folder: &Path, proof: Proof, nodes: &[Node]) -> Result<(), Failure> {
+/// Makes what nodes prove themselves by, before the first one starts. Clients of a cluster that has not changed go on with what they have.
+fn prepare(
+    config: &Config,
+    folder: &Path,
+    proof: Proof,
+    nodes: &[Node],
+    is_changed: bool,
+) -> Result<(), Failure> {
     let insecure = folder.join(INSECURE);
     match proof {
         Proof::None => write(&insecure, "")?,
         Proof::Peer | Proof::Certificates => drop(std::fs::remove_file(&insecure)),
     }
-    if proof == Proof::Certificates {
+    if proof == Proof::Certificates && (is_changed || !certificates::are_there(folder)) {
         let hosts = nodes.iter().filter_map(|node| match &node.endpoint {
             Endpoint::Tcp { host, .. } => Some(host.clone()),
             Endpoint::Unix(_) => None,

@@ -60,6 +60,9 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     if let Some(shard) = args.shard {
         return shards::run(args, shard);
     }
+    if args.real && papers.iter().any(|paper| !Paper::REAL.contains(paper)) {
+        return Err(not_for_real());
+    }
     let runner = args.real.then(real::runner).transpose()?;
     for paper in papers {
         let begin = Instant::now();
@@ -79,8 +82,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
                 ("checkpoint-real", Reproduced::beyond(real::checkpoint::page(&lab)?))
             }
             (Paper::Agios | Paper::Sensitivity | Paper::Sets | Paper::Auto | Paper::Coverage, Some(_)) => {
-                let error = anyhow!("--real: expected aioli, coordination, twins, checkpoint or mechanisms");
-                return Err(Failure::usage(error).hint("`iogate bench` runs other scenarios for real"));
+                return Err(not_for_real());
             }
             (Paper::Aioli, None) => ("aioli", aioli::page(&lab)?),
             (Paper::Agios, None) => ("agios", agios::page(&lab)?),
@@ -218,6 +220,11 @@ impl<'a> Lab<'a> {
         let (threads, repeats) = (self.threads, &self.repeats);
         done(&Work { plan, name, text: "", commit: commit(), recorded: 0, threads, repeats })
     }
+}
+
+fn not_for_real() -> Failure {
+    Failure::usage(anyhow!("--real: expected aioli, coordination, twins, checkpoint or mechanisms"))
+        .hint("`iogate bench` runs other scenarios for real")
 }
 
 /// Refuses results that are not of what they would be taken for.

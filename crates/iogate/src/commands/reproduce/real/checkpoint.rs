@@ -3,7 +3,7 @@
 use iogate_report::Table;
 use iogate_report::reproduction::{Page, Section};
 
-use super::{Reduced, makespans_near};
+use super::{Reduced, machine, makespans_near};
 use crate::cli::{BenchStore, BenchWay};
 use crate::commands::bench::runner::Runner;
 use crate::commands::bench::{BY, REAL, SIMULATION};
@@ -71,13 +71,15 @@ pub(in super::super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
     Ok(Page {
         title: "Checkpoint coordination for real: jobs that take turns".into(),
         notes: vec![
-            "Scenarios of [checkpoint.md](checkpoint.md) with real processes on one machine with two processors, at about a tenth of \
+            format!(
+"Scenarios of [checkpoint.md](checkpoint.md) with real processes on {}, at about a tenth of \
              their size: each task is a process that writes real files through a mount, behind which lies the gate of the data server \
              and, in memory, a store in the time of a modelled disk. Jobs get their nodes (numbers, here) from the batch scheduler of \
              the simulator, first come, first served with backfilling. Turns come from an `iogate coord serve` process over a Unix \
              socket, with its journal; who backs off writes and flushes real probes in the mount, calibrated before each run. Both go \
-             the way of any job: the library of [docs/turns.md](../turns.md)."
-                .into(),
+             the way of any job: the library of [docs/turns.md](../turns.md).",
+machine()
+),
             "Every point is simulated too, with the time that a request spent outside of gate and device in the real run. All points \
              have their first repetition before any has its second, so that what else runs hits all alike. \u{b1} is the 95 % confidence \
              interval."

@@ -4,7 +4,7 @@ use iogate_report::Table;
 use iogate_report::reproduction::{Page, Section};
 use iogate_sim::metrics::Unit;
 
-use super::{How, Reduced, Results};
+use super::{How, Reduced, Results, machine};
 use crate::commands::bench::runner::Runner;
 use crate::commands::reproduce::coordination::{BY_TURNS, FIFO, GATE};
 use crate::commands::reproduce::{Lab, percents};
@@ -48,15 +48,16 @@ pub(in super::super) fn page(lab: &Lab<'_>, runner: &Runner) -> Result<Page, Fai
     Ok(Page {
         title: "Server coordination for real: data servers that serve one application at a time".into(),
         notes: vec![
-            "Scenarios of [coordination.md](coordination.md) (figure 7) with real processes on one machine with two processors: each \
+            format!(
+"Scenarios of [coordination.md](coordination.md) (figure 7) with real processes on {}: each \
              data server is an `iogate serve` process, each of the applications' processes is one that stripes over all servers with \
              the network client, over Unix sockets. The servers' files are in memory, in the time of a modelled device. Each process \
              makes 20 requests, each of which needs 8 KiB from every server, and all processes of an application wait for each other \
-             after each."
-                .into(),
+             after each.",
+machine()
+),
             "Numbers are medians over the repetitions, with the least and the most in parentheses. All points have their first \
-             repetition before any has its second, so that what else runs hits all schedulers alike; other programs (compilers, \
-             tests) ran beside."
+             repetition before any has its second, so that what else runs hits all schedulers alike."
                 .into(),
             format!(
                 "The simulation has the network that the real run had: what a request spends outside of gate and device is measured \

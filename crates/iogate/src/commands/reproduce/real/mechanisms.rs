@@ -7,7 +7,7 @@ use anyhow::Context;
 use iogate_report::Table;
 use iogate_report::reproduction::{Page, Section};
 
-use super::{Reduced, makespans_near};
+use super::{BY_FORM, Reduced, makespans_near};
 use crate::cli::{BenchStore, BenchWay};
 use crate::commands::bench::runner::Runner;
 use crate::commands::bench::{BY, REAL, SIMULATION};
@@ -84,7 +84,8 @@ pub(in super::super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
 /// What is measured of the device, or was where results have been kept: they are of that device.
 fn device(lab: &Lab<'_>, folder: &Path) -> Result<Measured, Failure> {
     let kept = lab.kept_form(SCENARIO, "device.toml");
-    if let Some(kept) = &kept
+    let has_results = lab.kept_form(SCENARIO, BY_FORM).is_some_and(|results| results.exists());
+    if let Some(kept) = kept.as_ref().filter(|_| has_results)
         && let Ok(text) = std::fs::read_to_string(kept)
     {
         let read = iogate_sim::profile::read(&text).with_context(|| kept.display().to_string());

@@ -8,7 +8,7 @@ pub(super) mod mechanisms;
 pub(super) mod twins;
 
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
+use std::io::{ErrorKind, IsTerminal};
 use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
@@ -24,6 +24,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::{Experiment, Lab, Settings, check_origin};
+use crate::attempt::Attempt;
 use crate::cli::{BenchStore, BenchWay};
 use crate::commands::bench::runner::{self, Runner};
 use crate::commands::bench::{BY, REAL, SIMULATION};
@@ -129,6 +130,9 @@ fn carry_out(runner: &Runner, called: &str, plan: Plan) -> Result<Vec<Ran>, Fail
     Ok(ran)
 }
 
+/// What the results are called that have real and simulated runs side by side.
+const BY_FORM: &str = "by.json";
+
 /// Where results are kept, and of what they are.
 struct Kept {
     path: PathBuf,
@@ -174,7 +178,7 @@ impl Lab<'_> {
     /// The same as an experiment, in which real and simulated are two values of the axis [`BY`].
     fn side_by_side(&self, runner: &Runner, reduced: &Reduced<'_>) -> Result<Experiment, Failure> {
         let plan = reduced.plan()?;
-        let kept = self.kept_results(reduced.called, "by.json", &plan)?;
+        let kept = self.kept_results(reduced.called, BY_FORM, &plan)?;
         if let Some(kept) = &kept
             && let Some(report) = kept.read(|report: &ExperimentReport| report.origin.as_ref())?
         {
@@ -205,7 +209,10 @@ impl Kept {
         &self,
         origin: impl Fn(&T) -> Option<&Origin>,
     ) -> Result<Option<T>, Failure> {
-        let Ok(text) = std::fs::read_to_string(&self.path) else { return Ok(None) };
+        let text = match std::fs::read_to_string(&self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            text => text.with_context(|| Attempt::read(self.path.display()))?,
+        };
         let results = serde_json::from_str(&text).map_err(|error| {
             Failure::usage(anyhow!("{} has no results that can be read: {error}", self.path.display()))
                 .hint("remove it and the scenario is run again, or give another --results")
@@ -228,6 +235,12 @@ fn measured(runs: &[RunResult]) -> BTreeMap<String, Vec<f64>> {
         }
     }
     values
+}
+
+/// What the runs share.
+fn machine() -> String {
+    let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+    format!("one machine with {}", units::counted(processors, "processor", "processors"))
 }
 
 /// The confidence level of intervals.

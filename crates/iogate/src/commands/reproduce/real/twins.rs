@@ -4,7 +4,7 @@ use iogate_report::reproduction::{Page, Section};
 use iogate_report::{Table, units};
 use iogate_sim::metrics::Unit;
 
-use super::{How, Reduced, Results};
+use super::{How, Reduced, Results, machine};
 use crate::commands::bench::runner::Runner;
 use crate::commands::reproduce::Lab;
 use crate::commands::reproduce::claims::Sheet;
@@ -58,16 +58,16 @@ pub(in super::super) fn page(lab: &Lab<'_>, runner: &Runner) -> Result<Page, Fai
         title: "TWINS for real: forwarders that serve one data server at a time".into(),
         notes: vec![
             format!(
-                "The scenarios of [twins.md](twins.md) with real processes on one machine with two processors: four data servers and \
+                "The scenarios of [twins.md](twins.md) with real processes on {}: four data servers and \
                  four forwarders are `iogate serve` processes, each of the application's processes is one that does its I/O with the \
                  network client, over Unix sockets. The servers' files are in memory, in the time of the model `hdd`. Set in the \
                  scenarios: `{}`; so {} are read or written instead of 4 GiB.",
+                machine(),
                 set.join("`, `"),
                 amount(set)
             ),
             "Numbers are medians over the repetitions, with the least and the most in parentheses. All points have their first \
-             repetition before any has its second, so that what else runs hits all schedulers alike; other programs (compilers, \
-             tests) ran beside."
+             repetition before any has its second, so that what else runs hits all schedulers alike."
                 .into(),
             format!(
                 "The simulation has the network that the real run had: what a request spends outside of gates and devices ({} with \
