@@ -62,11 +62,11 @@ static int duration(const char *text, struct timespec *out)
     static const struct {
         const char *name;
         double ns;
-    } UNITS[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
+    } UNITS[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"min", 60e9}, {"h", 3600e9}};
     char *unit;
     double number = strtod(text, &unit);
     for (size_t i = 0; i < sizeof UNITS / sizeof *UNITS; i++)
-        if (unit != text && number >= 0 && number < 1e9 && strcmp(unit, UNITS[i].name) == 0) {
+        if (unit != text && number >= 0 && number * UNITS[i].ns < 9e18 && strcmp(unit, UNITS[i].name) == 0) {
             long long ns = (long long)(number * UNITS[i].ns);
             *out = (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
             return 1;
@@ -100,8 +100,12 @@ enum turn_mode turns_wanted(void)
 
 static int is_strict(void)
 {
+    static const char *const YES[] = {"1", "true", "yes", "on"};
     const char *strict = getenv("IOGATE_STRICT");
-    return strict != NULL && strcmp(strict, "1") == 0;
+    for (size_t i = 0; strict != NULL && i < sizeof YES / sizeof *YES; i++)
+        if (strcmp(strict, YES[i]) == 0)
+            return 1;
+    return 0;
 }
 
 /* --- Turns */

@@ -42,7 +42,7 @@ class Iogate(Package):
         )
         # They take the compiler of the MPI, and the headers of the Slurm, that were chosen.
         if spec.satisfies("+mpi"):
-            with set_env(MPICC=f"{spec['mpi'].prefix.bin}/mpicc"):
+            with set_env(MPICC=spec["mpi"].mpicc):
                 Executable("mpi/build")()
         if spec.satisfies("+slurm"):
             with set_env(CPPFLAGS=f"-I{spec['slurm'].prefix.include}"):

@@ -141,8 +141,8 @@ def _check(row: Row, number: int) -> None:
         ("offset", 0 <= row.offset < 2**64 - row.bytes, "a byte below 2^64"),
         ("bytes", 0 < row.bytes < 2**32, "a number from 1 to 4294967295"),
         ("done", row.done is None or row.done >= row.time, "a time not before the arrival"),
-        ("target", row.target is None or row.target >= 0, "a number from 0 on"),
-        ("lost", row.lost >= 0, "a number from 0 on"),
+        ("target", row.target is None or 0 <= row.target < 4096, "a number below 4096"),  # noqa: PLR2004
+        ("lost", 0 <= row.lost < 2**64, "a number below 2^64"),
     ):
         if not is_right:
             raise ValueError(f"row {number}: {name}: expected {expected}, found {getattr(row, name)!r}")

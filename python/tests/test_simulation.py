@@ -74,6 +74,15 @@ def test_the_bytes_are_those_of_the_program(program: Path, tmp_path: Path) -> No
             assert results.json() == expected
     as_dict = {"servers.nodes": [1, 2], "app.a.request": "128KiB"}
     assert iogate.simulate(path, set=as_dict, seeds=2).json() == expected
+
+    class Count(int):
+        """A number that says itself in its own way, as those of numpy."""
+
+        def __repr__(self) -> str:
+            return f"Count({int(self)})"
+
+    as_dict["servers.nodes"] = [Count(1), Count(2)]
+    assert iogate.simulate(path, set=as_dict, seeds=2).json() == expected
     assert results.csv() == told(program, path, *flags, "--seeds", "2", "--csv", "-")
     assert str(results) == told(program, path, *flags, "--seeds", "2")
     told(program, path, *flags, "--seeds", "2", "--html", tmp_path / "page.html")

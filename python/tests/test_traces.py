@@ -212,6 +212,8 @@ GOOD: dict[str, Any] = {
         ({"bytes": 0}, "row 2: bytes"),
         ({"offset": 2**64 - 1}, "row 2: offset"),
         ({"done": 0.5}, "not before the arrival"),
+        ({"target": 4096}, "row 2: target: expected a number below 4096"),
+        ({"lost": 2**64}, "row 2: lost"),
         ({"done": 2.0}, "it has done; expected also=['done', ...]"),
     ],
 )

@@ -254,9 +254,11 @@ fn auth(get: Get<'_>, coordinators: &[Endpoint], has_tls: bool) -> Result<Creden
 }
 
 fn tls(get: Get<'_>) -> Option<TlsFiles> {
-    let path = |name: &str| get(name).unwrap_or_default().into();
+    // Whole, as `IOGATE_COORD`; what is not given stays empty.
+    let whole = |text: String| std::path::absolute(&text).unwrap_or_else(|_| text.into());
+    let path = |name: &str| get(name).map(whole).unwrap_or_default();
     Some(TlsFiles {
-        authorities: get("IOGATE_TLS_AUTHORITIES")?.into(),
+        authorities: whole(get("IOGATE_TLS_AUTHORITIES")?),
         certificate: path("IOGATE_TLS_CERTIFICATE"),
         key: path("IOGATE_TLS_KEY"),
         server_name: get("IOGATE_TLS_NAME"),

@@ -16,12 +16,18 @@ use crate::failure::Failure;
 
 /// Prints a result. A reader that has seen enough (`| head`) is not an error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    is_printed(text).map(drop)
+}
+
+/// Prints a result, unless its reader has seen enough.
+fn is_printed(text: &str) -> Result<bool, Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => {
             Err(Failure::failed(anyhow::Error::new(error).context("standard output cannot be written")))
         }
-        _ => Ok(()),
     }
 }
 
@@ -216,11 +222,13 @@ pub(crate) fn print_or_watch(
     let mut first = true;
     loop {
         let shown = shown()?;
-        if clear {
+        let text = match clear {
             // Home, the text with each line's rest erased, then the rest of the screen: no flicker.
-            print(&format!("\x1b[H{}\x1b[J", shown.replace('\n', "\x1b[K\n")))?;
-        } else {
-            print(&format!("{}{shown}", if first || is_json { "" } else { "\n" }))?;
+            true => format!("\x1b[H{}\x1b[J", shown.replace('\n', "\x1b[K\n")),
+            false => format!("{}{shown}", if first || is_json { "" } else { "\n" }),
+        };
+        if !is_printed(&text)? {
+            return Ok(());
         }
         first = false;
         std::thread::sleep(pause);

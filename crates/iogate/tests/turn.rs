@@ -160,6 +160,11 @@ fn without_a_coordinator_it_says_so_and_goes_on_or_not() {
     said(&lenient, 0, &["iogate: no coordinator can be reached", "going on without taking turns"]);
     assert_eq!(text(&lenient.stderr).lines().count(), 1);
     said(&run(&["turn", "scratch", "--strict", "--", "true"]), 1, &["error: no coordinator"]);
+    // A list of coordinators is separated by commas.
+    let listed = folder.path().join("a,b");
+    std::fs::create_dir(&listed).unwrap();
+    let mut run = iogate(&listed, &["run", "--coord", "unix:socket", "--files", "*.x", "--", "true"]);
+    said(&run.output().unwrap(), 2, &["has a comma"]);
     let mut wrong = iogate(folder.path(), &["turn", "scratch", "--policy", "lock", "--", "true"]);
     said(&wrong.env_remove("IOGATE_COORD").output().unwrap(), 2, &["IOGATE_COORD", "expected"]);
 }

@@ -291,8 +291,16 @@ impl Trace {
         let file = File::create(path).with_context(|| Attempt::write(path.display()));
         let pending = HEADER.as_bytes().to_vec();
         let file = file.map_err(Failure::usage)?;
-        let mut trace =
-            Trace { path: path.into(), file, pending, bytes: 0, rotate, keep, rows: 0, pending_rows: 0 };
+        let mut path = path.to_owned();
+        if rotate.is_some() {
+            if !file.metadata().is_ok_and(|found| found.is_file()) {
+                let error = anyhow!("{}: expected a regular file, as it is to be rotated", path.display());
+                return Err(Failure::usage(error).hint("leave --rotate out"));
+            }
+            // What a link leads to is rotated, not the link.
+            path = fs::canonicalize(&path).unwrap_or(path);
+        }
+        let mut trace = Trace { path, file, pending, bytes: 0, rotate, keep, rows: 0, pending_rows: 0 };
         trace.flush().map_err(Failure::failed)?;
         Ok(trace)
     }
@@ -409,5 +417,19 @@ mod tests {
         let lines = String::from_utf8(lines).unwrap();
         let lost: Vec<_> = lines.lines().map(|line| line.rsplit_once(',').unwrap().1).collect();
         assert_eq!(lost, ["3", "4"]);
+    }
+
+    #[test]
+    fn a_file_is_rotated_where_it_lies_and_nothing_else_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let (link, real) = (dir.path().join("link"), dir.path().join("folder/real"));
+        fs::create_dir(dir.path().join("folder")).unwrap();
+        std::os::unix::fs::symlink("folder/real", &link).unwrap();
+        let mut trace = Trace::create(&link, Some(1), 2).ok().unwrap();
+        trace.flush().and_then(|()| Ok(trace.next_file()?)).unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert!(real.is_file() && dir.path().join("folder/real.1").is_file());
+        assert!(Trace::create(Path::new("/dev/null"), Some(1), 2).is_err());
+        assert!(Trace::create(Path::new("/dev/null"), None, 2).is_ok());
     }
 }

@@ -10,6 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow};
 use glob::Pattern;
+use iogate_net::Endpoint;
 use iogate_turn::{Policy, Settings};
 use iogate_vfs::app::JOBS;
 use rustix::process::{Pid, Signal};
@@ -66,9 +67,18 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         return Err(Failure::usage(anyhow!("nothing says which files are bulk output")).hint(hint));
     }
     if !settings.coordinators.is_empty() {
-        // The program may change its directory before it asks.
-        let coordinators: Vec<String> = settings.coordinators.iter().map(ToString::to_string).collect();
-        environment.set("IOGATE_COORD", coordinators.join(","));
+        environment.set("IOGATE_COORD", list_of(&settings.coordinators)?);
+    }
+    if let Some(tls) = &settings.tls {
+        let files = [
+            ("IOGATE_TLS_AUTHORITIES", &tls.authorities),
+            ("IOGATE_TLS_CERTIFICATE", &tls.certificate),
+            ("IOGATE_TLS_KEY", &tls.key),
+        ];
+        for (name, path) in files.into_iter().filter(|(_, path)| !path.as_os_str().is_empty()) {
+            let path = path.to_str().ok_or_else(|| Failure::usage(anyhow!("{name}: not UTF-8")))?;
+            environment.set(name, path);
+        }
     }
     environment.set("LD_PRELOAD", preload(&library(args.library.as_deref())?)?);
     if RANKS.into_iter().any(|name| environment.get(name).is_some()) {
@@ -81,6 +91,19 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     found.warn();
     drop(found);
     std::process::exit(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()));
+}
+
+/// `IOGATE_COORD` with whole paths: the program may change its directory before it asks.
+fn list_of(coordinators: &[Endpoint]) -> Result<String, Failure> {
+    let cannot_be_listed = |path: &Path| path.to_str().is_none_or(|path| path.contains(','));
+    let texts = coordinators.iter().map(|coordinator| match coordinator {
+        Endpoint::Unix(path) if cannot_be_listed(path) => {
+            let error = anyhow!("{}: the socket's path has a comma, or is not UTF-8", path.display());
+            Err(Failure::usage(error).hint("give another, or go elsewhere: lists are separated by commas"))
+        }
+        coordinator => Ok(coordinator.to_string()),
+    });
+    Ok(texts.collect::<Result<Vec<_>, _>>()?.join(","))
 }
 
 /// A setting that is not right, by the flag that people know.

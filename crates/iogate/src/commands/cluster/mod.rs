@@ -71,12 +71,16 @@ fn up(args: &ClusterUpArgs) -> Result<(), Failure> {
             config.name
         )));
     }
+    if is_changed {
+        // Certificates are of the hosts that there were.
+        let _ = std::fs::remove_file(folder.join(certificates::AUTHORITY));
+    }
     write(&copy, &text)?;
     for (name, text) in &policies {
         write(&folder.join(name), text)?;
     }
     if !running {
-        prepare(&config, &folder, proof, &nodes, is_changed)?;
+        prepare(&config, &folder, proof, &nodes)?;
     }
     if let Some(network) = &config.network {
         network::up(&config.name, &nodes, network)?;
@@ -145,19 +149,13 @@ fn private_folder(folder: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// Makes what nodes prove themselves by, before the first one starts. Clients of a cluster that has not changed go on with what they have.
-fn prepare(
-    config: &Config,
-    folder: &Path,
-    proof: Proof,
-    nodes: &[Node],
-    is_changed: bool,
-) -> Result<(), Failure> {
+fn prepare(config: &Config, folder: &Path, proof: Proof, nodes: &[Node]) -> Result<(), Failure> {
     let insecure = folder.join(INSECURE);
     match proof {
         Proof::None => write(&insecure, "")?,
         Proof::Peer | Proof::Certificates => drop(std::fs::remove_file(&insecure)),
     }
-    if proof == Proof::Certificates && (is_changed || !certificates::are_there(folder)) {
+    if proof == Proof::Certificates && !certificates::are_there(folder) {
         let hosts = nodes.iter().filter_map(|node| match &node.endpoint {
             Endpoint::Tcp { host, .. } => Some(host.clone()),
             Endpoint::Unix(_) => None,
