@@ -3,12 +3,12 @@
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use iogate_core::answers::{Found, Key, NameIntent, Outcome as Noted, State, Verdict};
 use iogate_core::refusal::Refusal;
-use iogate_core::wire::{self, Attr, Gone, Identity, Record, Request, open};
+use iogate_core::wire::{self, Attr, Gone, Identity, NO_HANDLE, Record, Request, open};
 use iogate_vfs::answers::{Answers, Running, ToNote};
 use iogate_vfs::{Caller, Tree, Users};
 
@@ -41,7 +41,19 @@ impl Session {
         request: &Request<'_>,
         value: &[u8],
     ) -> Result<Outcome, Failed> {
-        match running.intend(&intent(&*self.export.tree, caller, request)) {
+        let of_handle = self.intent_by_handle(caller, request);
+        let intent = match &of_handle {
+            Some((name, Some((path, had)))) => {
+                let (kind, had, path) = (request.kind(), u8::from(*had), path.as_os_str().as_bytes());
+                NameIntent { kind, file: NOBODY, other: NOBODY, had, path, to: name }
+            }
+            // Where the file is, nobody can say: nor will anybody what came of this.
+            Some((name, None)) => {
+                NameIntent { kind: 0, file: NOBODY, other: NOBODY, had: 0, path: b"", to: name }
+            }
+            None => intent(&*self.export.tree, caller, request),
+        };
+        match running.intend(&intent) {
             // A full disk must not keep anybody from making room. This process knows the request again, the next one will not.
             Err(error) if is_full(&error) && matches!(request, Request::Unlink(_)) => {}
             noted => noted?,
@@ -59,6 +71,24 @@ impl Session {
             Err(Failed(refusal)) => running.finish(&Noted { kind, errno: refusal.errno as u16, fields: &[] }),
         }
         result
+    }
+
+    /// Of a request for an attribute of an open file: the attribute's name, where the file is, and whether it has that.
+    fn intent_by_handle<'a>(
+        &self,
+        caller: Caller,
+        request: &Request<'a>,
+    ) -> Option<(&'a [u8], Option<(PathBuf, bool)>)> {
+        let (handle, name) = match *request {
+            Request::SetXattr(set) => (set.handle, set.name),
+            Request::RemoveXattr(remove) => (remove.handle, remove.name),
+            _ => return None,
+        };
+        let found = || {
+            let file = &self.file(handle).ok()?.file;
+            Some((file.path()?, file.xattr(caller, name).is_ok()))
+        };
+        (handle != NO_HANDLE).then(|| (name, found()))
     }
 
     /// Answers a request that was carried out before, in this session or another.

@@ -1,12 +1,15 @@
 //! Connections are lost and come back: each request takes effect once.
 
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use iogate_core::wire::*;
+use iogate_engine::store::DirectoryStore;
 use iogate_net::server::{Answers, Keeping};
+use iogate_vfs::DirectoryTree;
 
 use super::raw::{RDWR, Raw, hello, transfer};
 use super::{Setup, wait_until};
@@ -218,6 +221,15 @@ fn who_waits_for_a_slow_file_holds_up_nobody_else() {
     assert_eq!(other.write_at(1, 0, b"x").ok::<Written>().bytes, 1);
 }
 
+/// A message that is known again, in another session too.
+fn known(id: u64, request: &Request<'_>, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Raw::bytes(id, 2, request, payload);
+    let mut header = RequestHeader::from_bytes(bytes.first_chunk().unwrap()).unwrap();
+    header.origin = RequestOrigin { client: [7; 16], number: id, step: 0, unanswered: 1 };
+    bytes[..REQUEST_HEADER_BYTES].copy_from_slice(&header.to_bytes());
+    bytes
+}
+
 #[test]
 fn a_record_that_was_not_taken_and_then_forgotten_is_appended_when_it_comes_again() {
     let dir = tempfile::tempdir().unwrap();
@@ -225,13 +237,7 @@ fn a_record_that_was_not_taken_and_then_forgotten_is_appended_when_it_comes_agai
     let setup = Setup::with(|config| config.exports[0].answers = Some(answers));
     let mut client = Raw::greet(setup.unix());
     client.open(1, "f", RDWR).ok::<Opened>();
-    let record = |id: u64, text: &[u8]| {
-        let mut bytes = Raw::bytes(id, 2, &append(text.len()), text);
-        let mut header = RequestHeader::from_bytes(bytes.first_chunk().unwrap()).unwrap();
-        header.origin = RequestOrigin { client: [7; 16], number: id, step: 0, unanswered: 1 };
-        bytes[..REQUEST_HEADER_BYTES].copy_from_slice(&header.to_bytes());
-        bytes
-    };
+    let record = |id: u64, text: &[u8]| known(id, &append(text.len()), text);
     let both = [record(2, b"one"), record(3, b"two")].concat();
     // They go together, which the store does not take, and by then nobody waits for them.
     setup.tree.store.hold("f");
@@ -248,4 +254,39 @@ fn a_record_that_was_not_taken_and_then_forgotten_is_appended_when_it_comes_agai
     replies.sort_by_key(|reply| reply.id);
     let offsets = replies.map(|reply| reply.ok::<Written>().offset);
     assert_eq!((offsets, &setup.tree.content("f")[..]), ([0, 3], &b"onetwo"[..]));
+}
+
+/// The server was killed when that was done, and before the log knew.
+#[test]
+fn an_attribute_of_an_open_file_is_set_and_removed_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (files, log) = (dir.path().join("files"), dir.path().join("own/answers"));
+    std::fs::create_dir(&files).unwrap();
+    std::fs::set_permissions(&files, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let start = || {
+        let tree = DirectoryTree::new(&files, Arc::new(DirectoryStore::new(&files).unwrap())).unwrap();
+        let answers = Arc::new(Answers::open(&log, Keeping::Boot).unwrap());
+        Setup::with(|config| {
+            (config.exports[0].tree, config.exports[0].answers) = (Arc::new(tree), Some(answers));
+        })
+    };
+    let (name, identity) = (b"user.x", Identity::default());
+    let flags = libc::XATTR_CREATE as u32;
+    let requests = [
+        Request::SetXattr(SetXattr { handle: 1, flags, identity, path: b"", name }),
+        Request::RemoveXattr(RemoveXattr { handle: 1, identity, path: b"", name }),
+    ];
+    for (number, request) in (2..).zip(&requests) {
+        for _ in 0..2 {
+            let setup = start();
+            let mut client = Raw::greet(setup.unix());
+            client.open(1, "f", RDWR).ok::<Opened>();
+            let value: &[u8] = if matches!(request, Request::SetXattr(_)) { b"value" } else { b"" };
+            client.write(&known(number, request, value));
+            assert_eq!(client.reply().errno, 0, "{request:?}");
+            drop(setup);
+            let log = std::fs::OpenOptions::new().write(true).open(&log).unwrap();
+            log.set_len(log.metadata().unwrap().len() - 1).unwrap();
+        }
+    }
 }
