@@ -45,7 +45,8 @@ recipe = {}
 exec(compile((root / "packaging/spack/package.py").read_text(), "package.py", "exec"), recipe)
 wanted = re.search(r'^rust-version = "(.*)"', (root / "Cargo.toml").read_text(), re.M)[1]
 assert ("depends_on", (f"rust@{wanted}:",), {"type": "build"}) in said, said
-place = types.SimpleNamespace(prefix=types.SimpleNamespace(bin="/mpi/bin", include="/slurm/include"))
+# The compiler of an MPI need not lie in its bin.
+place = types.SimpleNamespace(prefix=types.SimpleNamespace(bin="/mpi/bin", include="/slurm/include"), mpicc="/mpi/2021/bin/mpicc")
 
 
 class Spec(dict):

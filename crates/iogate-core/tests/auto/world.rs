@@ -8,8 +8,8 @@ use iogate_core::auto::{Auto, Candidates, Chooser, Meter, Pace, Pricing};
 use iogate_core::device::{self, Device, Placement, Station, Transfer};
 use iogate_core::profile::{Profile, Profiled, Refit};
 use iogate_core::{
-    AppId, ClientId, Decision, DispatchId, FileId, Gate, GateConfig, Layout, Op, Outcome, Request, RequestId,
-    SchedulerConfig, Span, Time,
+    AppId, ClientId, Decision, Dispatch, DispatchId, FileId, Gate, GateConfig, Layout, Op, Outcome, Request,
+    RequestId, SchedulerConfig, Span, Time,
 };
 
 /// Random numbers: SplitMix64.
@@ -253,16 +253,17 @@ pub(crate) fn run(
                     if let Some(auto) = &mut auto {
                         auto.dispatched(now, &dispatch);
                     }
-                    let address = placement.address(dispatch.file, dispatch.offset);
+                    let Dispatch { op, file, offset, bytes, .. } = dispatch;
                     let mut visit = station.begin(now);
-                    visit.serve(Transfer { op: dispatch.op, address, bytes: dispatch.bytes });
+                    placement.for_each_extent(file, offset, bytes, |address, bytes| {
+                        visit.serve(Transfer { op, address, bytes });
+                    });
                     if gate.parts(dispatch.id).any(|part| part.arrival < now) {
                         visit.hand_over();
                     }
                     served += 1;
                     service.push(Reverse((visit.end(), served, dispatch.id)));
-                    let file = dispatch.file.0;
-                    ran.dispatches.push((now.as_nanos(), file, dispatch.offset, dispatch.bytes));
+                    ran.dispatches.push((now.as_nanos(), file.0, offset, bytes));
                 }
                 Decision::WaitUntil(until, _) => break Some(until),
                 Decision::Idle => break None,

@@ -249,7 +249,7 @@ fn once(
         return None;
     }
     let errno =
-        match carry_out(session, settings, files, &mut bytes, request, payload, &mut fields, &mut data) {
+        match carry_out((session, settings, files), &mut bytes, request, payload, &mut fields, &mut data) {
             Ok(()) => 0,
             Err(errno) => {
                 fields.clear();
@@ -263,9 +263,7 @@ fn once(
 }
 
 fn carry_out(
-    session: &Session,
-    settings: &Settings,
-    files: &Files,
+    (session, settings, files): (&Session, &Settings, &Files),
     bytes: &mut Vec<u8>,
     request: Request<'_>,
     payload: &[u8],
