@@ -255,6 +255,7 @@ fn a_server_is_recorded_until_it_goes() {
     let (status, said) = recording.end();
     assert!(status == 0 && said.contains("has ended the recording: "), "{status}: {said}");
     let rows = rows(&trace);
-    assert_eq!(rows.iter().map(|row| u64::from(row.bytes)).sum::<u64>(), 20 * 8192);
-    assert!(rows.iter().all(|row| row.op == Op::Write && row.done.is_some()));
+    assert!(rows.iter().all(|row| row.op == Op::Write && row.bytes == 8192));
+    // What had become of the last one, or that one itself, may not have been fetched when the server was killed.
+    assert!(rows[..19].iter().all(|row| row.done.is_some()) && rows.len() <= 20);
 }
