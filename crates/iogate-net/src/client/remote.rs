@@ -146,12 +146,14 @@ impl Servers {
             let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
             opened.iter().filter_map(Weak::upgrade).collect()
         };
+        // One that cannot be reached is waited for once, not for each file.
+        let mut servers: Vec<usize> = (0..self.clients.len()).collect();
         for file in opened.iter().filter(|file| goes(&file.path())) {
-            for server in 0..self.clients.len() {
-                if let Err(error) = file.handle_on(server) {
-                    tracing::debug!(%error, "a file whose name goes is not open on all servers");
-                }
-            }
+            servers.retain(|&server| {
+                let Err(error) = file.handle_on(server) else { return true };
+                tracing::debug!(%error, "a file whose name goes is not open on all servers");
+                error.raw_os_error() == Some(libc::ESTALE)
+            });
         }
     }
 
