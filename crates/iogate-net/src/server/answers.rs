@@ -17,6 +17,14 @@ use super::session::Session;
 
 const NOBODY: Identity = Identity { inode: 0, generation: 0 };
 
+/// An attribute of a file that is open.
+struct Attribute<'a> {
+    name: &'a [u8],
+    /// Where the file is, if its tree knows.
+    place: Option<PathBuf>,
+    is_there: bool,
+}
+
 impl Session {
     /// By what a request is known when it comes again, and to whom; `None` if it may as well be carried out again, or nobody
     /// would know it.
@@ -41,14 +49,14 @@ impl Session {
         request: &Request<'_>,
         value: &[u8],
     ) -> Result<Outcome, Failed> {
-        let of_handle = self.intent_by_handle(caller, request);
-        let intent = match &of_handle {
-            Some((name, Some((path, had)))) => {
-                let (kind, had, path) = (request.kind(), u8::from(*had), path.as_os_str().as_bytes());
+        let attribute = self.attribute_by_handle(caller, request);
+        let intent = match &attribute {
+            Some(Attribute { name, place: Some(path), is_there }) => {
+                let (kind, had, path) = (request.kind(), u8::from(*is_there), path.as_os_str().as_bytes());
                 NameIntent { kind, file: NOBODY, other: NOBODY, had, path, to: name }
             }
             // Where the file is, nobody can say: nor will anybody what came of this.
-            Some((name, None)) => {
+            Some(Attribute { name, place: None, .. }) => {
                 NameIntent { kind: 0, file: NOBODY, other: NOBODY, had: 0, path: b"", to: name }
             }
             None => intent(&*self.export.tree, caller, request),
@@ -73,22 +81,17 @@ impl Session {
         result
     }
 
-    /// Of a request for an attribute of an open file: the attribute's name, where the file is, and whether it has that.
-    fn intent_by_handle<'a>(
-        &self,
-        caller: Caller,
-        request: &Request<'a>,
-    ) -> Option<(&'a [u8], Option<(PathBuf, bool)>)> {
+    /// What a request for an attribute of an open file is about.
+    fn attribute_by_handle<'a>(&self, caller: Caller, request: &Request<'a>) -> Option<Attribute<'a>> {
         let (handle, name) = match *request {
             Request::SetXattr(set) => (set.handle, set.name),
             Request::RemoveXattr(remove) => (remove.handle, remove.name),
             _ => return None,
         };
-        let found = || {
-            let file = &self.file(handle).ok()?.file;
-            Some((file.path()?, file.xattr(caller, name).is_ok()))
-        };
-        (handle != NO_HANDLE).then(|| (name, found()))
+        let open = self.file(handle).ok();
+        let is_there = open.as_ref().is_some_and(|open| open.file.xattr(caller, name).is_ok());
+        let place = open.and_then(|open| open.file.path());
+        (handle != NO_HANDLE).then_some(Attribute { name, place, is_there })
     }
 
     /// Answers a request that was carried out before, in this session or another.
