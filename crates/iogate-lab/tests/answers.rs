@@ -51,7 +51,8 @@ impl Life<'_> {
     fn ask(&mut self, number: u64, clients: &mut Clients) {
         let (is_answered, is_done) =
             (clients.answered.contains(&number), clients.carried_out.contains(&number));
-        match self.once.begin(key(number)) {
+        match self.once.begin(key(number), &[]) {
+            Begun::Taken => unreachable!("nothing has a name"),
             Begun::Running => assert!(self.at_work.contains_key(&number)),
             Begun::Known(bytes) => {
                 assert!(is_done && bytes == number.to_le_bytes());
@@ -79,7 +80,7 @@ impl Life<'_> {
         if self.log.medium_mut().is_killed {
             return false;
         }
-        self.once.written(written.map_err(|_| 5), 100);
+        self.once.written(written.map_err(|_| 5));
         for (number, stage) in self.at_work.clone() {
             let (Stage::Intending(batch) | Stage::Finishing(batch)) = stage else { continue };
             let Some(settled) = self.once.settled(batch) else { continue };

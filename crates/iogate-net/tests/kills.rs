@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 
 use common::{GRACE, any_port, directory, own, serve};
 use iogate_core::Layout;
+use iogate_core::answers::{HEADER_BYTES, NameIntent, Note, State};
 use iogate_core::ends::UNKNOWN;
-use iogate_core::wire::{AppendRecord, Range, open, range};
+use iogate_core::wire::{AppendRecord, Range, Record, open, range};
 use iogate_net::client::{ClientOptions, Remote, RemoteFile, RemoteOptions};
 use iogate_net::server::{Answers, Keeping};
 use iogate_net::transport::auth::Credential;
@@ -194,6 +195,88 @@ fn names_and_appends_go_on_over_many_kills() {
     others.into_iter().for_each(|other| other.join().unwrap());
     let expected = counts.iter().enumerate().map(|(writer, count)| (writer as u32, (0..*count).collect()));
     assert_eq!(records(&append_to(&remotes[0], "log")), expected.collect());
+}
+
+/// Makes a file that many want to make, and removes it. Meanwhile nobody else has made it.
+fn take_turns(remote: &Remote, is_held: &AtomicBool, takes: &AtomicU64, is_over: &AtomicBool) {
+    let (lock, flags) = (Path::new("lock"), open::WRITE | open::CREATE | open::EXCLUSIVE);
+    while !is_over.load(Ordering::SeqCst) {
+        match remote.open_with(lock, flags, 0o644) {
+            Ok(file) => {
+                assert!(!is_held.swap(true, Ordering::SeqCst), "two have made it");
+                drop(file);
+                is_held.store(false, Ordering::SeqCst);
+                remote.unlink(own(), lock, false).unwrap();
+                takes.fetch_add(1, Ordering::SeqCst);
+            }
+            Err(error) => assert_eq!(error.raw_os_error(), Some(libc::EEXIST), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_lock_file_is_one_clients_over_many_kills() {
+    let mut server = Killed::start();
+    let endpoint = endpoint_of(server.folder.path());
+    let (is_held, takes, is_over) = (AtomicBool::new(false), AtomicU64::new(0), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let clients = [(); 4].map(|()| {
+            let remote = connect(&endpoint, false);
+            let (is_held, takes, is_over) = (&is_held, &takes, &is_over);
+            scope.spawn(move || take_turns(&remote, is_held, takes, is_over))
+        });
+        for kill in 0..KILLS {
+            let (before, since) = (takes.load(Ordering::SeqCst), Instant::now());
+            while takes.load(Ordering::SeqCst) < before + 4
+                && !clients.iter().any(|client| client.is_finished())
+            {
+                assert!(since.elapsed() < PATIENCE, "nobody gets it after {kill} kills");
+                thread::sleep(Duration::from_millis(1));
+            }
+            server.kill();
+        }
+        is_over.store(true, Ordering::SeqCst);
+    });
+}
+
+/// What tells after a kill what each has done: the name was nobody else's between its look-up and its outcome.
+#[test]
+fn a_name_has_one_intent_at_a_time_in_the_log() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("files")).unwrap();
+    let server = serve_folder(folder.path());
+    let endpoint = endpoint_of(folder.path());
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let remote = connect(&endpoint, false);
+                for index in 0..200 {
+                    let (path, link) = (format!("{index}"), format!("link-{}", index % 7));
+                    let _ = remote.make_node(own(), path.as_ref(), libc::S_IFREG | 0o644, 0);
+                    let _ = remote.link(own(), path.as_ref(), link.as_ref());
+                    let _ = remote.unlink(own(), link.as_ref(), false);
+                }
+            });
+        }
+    });
+    drop(server);
+    let log = std::fs::read(folder.path().join("answers/log")).unwrap();
+    let (mut rest, mut underway, mut intents) = (&log[HEADER_BYTES..], BTreeMap::new(), 0);
+    while let Some((note, behind)) = Note::split_from(rest) {
+        rest = behind;
+        match note.state {
+            State::Intent => {
+                let intent = NameIntent::decode(note.bytes).unwrap();
+                for name in [intent.path, intent.to].into_iter().filter(|name| !name.is_empty()) {
+                    let before = underway.insert(name.to_vec(), note.key);
+                    assert_eq!(before, None, "{} of two", String::from_utf8_lossy(name));
+                }
+                intents += 1;
+            }
+            _ => underway.retain(|_, key| *key != note.key),
+        }
+    }
+    assert_eq!((underway.len(), intents), (0, 4 * 200 * 3));
 }
 
 /// Where a record goes, after looking as told.

@@ -2,14 +2,17 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
 use common::*;
-use iogate_core::answers::NameIntent;
-use iogate_core::wire::{Identity, Request as KindOf};
+use iogate_core::answers::{HEADER_BYTES, NameIntent, Note as AnswerNote, State};
+use iogate_core::wire::{Identity, Record, Request as KindOf};
+use iogate_nfs::rpc::Call;
 use iogate_nfs::wire::*;
+use iogate_nfs::xdr::Reader;
 use iogate_vfs::answers::Begun;
 use iogate_vfs::held::known;
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
@@ -41,7 +44,7 @@ fn note(folder: &Path, client: &mut Client, calls: &[Noted<'_>]) {
         let record = client.record(call);
         let key = iogate_nfs::answers::key([127, 0, 0, 1].into(), xid, call.procedure(), &record);
         let (kind, file, other, had) = (*kind, *file, *other, *had);
-        let Begun::New(running) = answers.begin(key, 0) else { panic!("it is known") };
+        let Begun::New(running) = answers.begin(key, 0, &[]) else { panic!("it is known") };
         running.intend(&NameIntent { kind, file, other, had, path: &record, to: &[] }).unwrap();
     }
 }
@@ -178,6 +181,76 @@ fn what_was_underway_at_a_kill_is_done_once() {
         assert_eq!(there(name), is_there, "{name}");
     }
     assert_eq!(std::fs::metadata(path("new")).unwrap().ino(), new);
+}
+
+/// A name that no file system has: its look-up fails, and not because nothing is there.
+#[test]
+fn what_cannot_be_looked_up_after_a_kill_is_not_taken_for_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path(), How::default());
+    let mut client = Client::connect(&server);
+    let call = Request::Remove(Place { dir: client.root, name: &[b'x'; 256] });
+    drop(server);
+    let identity = |inode| Identity { inode, generation: inode };
+    let noted = Noted { call, kind: KindOf::UNLINK, file: identity(5), other: identity(0), had: 0 };
+    note(folder.path(), &mut client, &[noted]);
+    let server = serve(folder.path(), How { keeps_answers: true, ..How::default() });
+    let mut client = Client::connect(&server);
+    client.xid = FIRST - 1;
+    let Reply::Removed(status, _) = client.call(&call) else { panic!("another answer") };
+    assert_eq!(status, Status::Io);
+}
+
+/// What tells after a kill what each has done: the name was no other's between its look-up and its outcome.
+#[test]
+fn a_name_has_one_intent_at_a_time_in_the_log() {
+    const CLIENTS: u32 = 4;
+    const ROUNDS: u32 = 100;
+    let folder = tempfile::tempdir().unwrap();
+    let server = serve(folder.path(), How { keeps_answers: true, ..How::default() });
+    std::thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let server = &server;
+            scope.spawn(move || {
+                let mut connected = Client::connect(server);
+                // All are from the same address.
+                connected.xid = (client + 1) << 16;
+                let dir = connected.root;
+                for index in 0..ROUNDS {
+                    let (name, other) = (format!("{index}"), format!("other-{}", index % 7));
+                    let (place, to) =
+                        (Place { dir, name: name.as_bytes() }, Place { dir, name: other.as_bytes() });
+                    connected.call(&Request::MkDir { place, attr: SetAttr::default() });
+                    connected.call(&Request::Rename { from: place, to });
+                    connected.call(&Request::RmDir(to));
+                }
+            });
+        }
+    });
+    drop(server);
+    let log = std::fs::read(folder.path().join(".iogate/nfs-answers")).unwrap();
+    let (mut rest, mut underway, mut intents) = (&log[HEADER_BYTES..], BTreeMap::new(), 0);
+    while let Some((note, behind)) = AnswerNote::split_from(rest) {
+        rest = behind;
+        let State::Intent = note.state else {
+            underway.retain(|_, key| *key != note.key);
+            continue;
+        };
+        let intent = NameIntent::decode(note.bytes).unwrap();
+        let mut from = Reader::new(intent.path);
+        let call = Call::take(&mut from).unwrap();
+        let names = match Request::take(call.procedure, &mut from).unwrap().unwrap() {
+            Request::MkDir { place, .. } | Request::RmDir(place) => vec![place.name],
+            Request::Rename { from, to } => vec![from.name, to.name],
+            other => panic!("{other:?}"),
+        };
+        for name in names {
+            let before = underway.insert(name.to_vec(), note.key);
+            assert_eq!(before, None, "{} of two", String::from_utf8_lossy(name));
+        }
+        intents += 1;
+    }
+    assert_eq!((underway.len(), intents), (0, CLIENTS * ROUNDS * 3));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::wire::{Identity, Request};
 record! {
     /// What is noted before a request that changes names or attributes.
     NameIntent<'a> {
-        /// The [request's kind](Request::kind).
+        /// The [request's kind](Request::kind), or [`NameIntent::UNTOLD`].
         kind: u16,
         /// What the path named before; zeros: nothing, or it matters not.
         file: Identity,
@@ -80,8 +80,11 @@ pub enum Verdict {
 const NOBODY: Identity = Identity { inode: 0, generation: 0 };
 
 impl NameIntent<'_> {
+    /// In place of a kind, where nobody could look at what was before: then nobody can tell what became of the request.
+    pub const UNTOLD: u16 = 0;
+
     /// Whether the request took effect, by what is found before anybody else could change anything. Exact where only this
-    /// server changes the directory.
+    /// server changes the directory, and requests have their names [one at a time](super::Once::begin).
     pub fn judge(&self, found: &Found) -> Verdict {
         let is_done = match self.kind {
             Request::OPEN | Request::MAKE_NODE | Request::SYMLINK => {

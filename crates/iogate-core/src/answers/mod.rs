@@ -15,6 +15,7 @@
 //! | `intent.rs` | what an intent without an outcome means |
 //! | `given_range.rs` | the ranges of records that are appended |
 //! | `recent.rs` | what this process alone remembers, within bounds |
+//! | `underway.rs` | requests that are being carried out, and the names that are theirs meanwhile |
 //! | `once.rs` | which requests are carried out, and when their notes count |
 //! | `log.rs` | the log on a medium |
 
@@ -25,6 +26,7 @@ mod note;
 mod once;
 mod recent;
 mod table;
+mod underway;
 
 pub use given_range::GivenRange;
 pub use intent::{AppendIntent, Found, Lies, NameIntent, Outcome, Verdict};

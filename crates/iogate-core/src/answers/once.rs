@@ -4,23 +4,26 @@
 //! while others are being written go together in one batch. The server of `iogate-net` drives it over a file.
 //!
 //! # How to drive it
-//! 1. A request that has come [begins](Once::begin). If it is new, its intent is [noted](Once::note) and written before anything is done,
-//!    its outcome before anybody is told, and then it [ends](Once::end). One that only this process must not carry out twice
-//!    [begins](Once::begin_recent) and [ends](Once::end_recent) without notes.
+//! 1. A request that has come [begins](Once::begin), with the names that it changes. If it is new, its intent is [noted](Once::note) and
+//!    written before anything is done, its outcome before anybody is told, and then it [ends](Once::end). One that only this process must
+//!    not carry out twice [begins](Once::begin_recent) and [ends](Once::end_recent) without notes.
 //! 2. Notes are written by whoever finds nobody writing: [`begin_writing`](Once::begin_writing) says what, and
 //!    [`written`](Once::written) takes what came of it. A note counts once its batch is [settled](Once::settled).
 //!
 //! # What it promises
 //! - One at a time carries out a request, and none whose outcome is known, or of which nobody knows any more.
+//! - One request at a time has a name.
 //! - Notes are written in the order in which they came, each in one batch.
-//! - If a batch fails, its intents and values are forgotten: what they announce must not be done. Its outcomes stay, as what they tell
-//!   has been done.
+//! - If a batch fails, its intents and values are forgotten: what they announce must not be done. What was remembered before them is
+//!   remembered again. Its outcomes stay, as what they tell has been done.
 
+use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
-use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
 use core::mem;
 
+use super::table::Entry;
+use super::underway::Underway;
 use super::{AppendIntent, Key, Limits, Memory, Note, Recent, State, Table};
 use crate::hash::HashMap;
 use crate::wire::{Identity, Record, Request};
@@ -31,8 +34,7 @@ pub struct Once<J> {
     table: Table,
     /// Answers that are in no log.
     recent: Recent,
-    /// Requests that are being carried out, and what goes on when they are done.
-    running: BTreeMap<Key, Vec<J>>,
+    underway: Underway<J>,
     /// Notes that nobody has begun to write.
     batch: Batch,
     /// Notes that are being written.
@@ -52,6 +54,8 @@ pub enum Begun<'a> {
     Known(&'a [u8]),
     /// It is being carried out: [wait](Once::wait).
     Running,
+    /// Another has one of its names: [wait](Once::wait), and begin it then.
+    Taken,
     /// Nobody can tell any more whether it was.
     Unknown,
 }
@@ -86,8 +90,8 @@ pub struct Writing {
 struct Batch {
     id: u64,
     bytes: Vec<u8>,
-    /// What is forgotten again if it cannot be written.
-    void: Vec<(Key, u64)>,
+    /// What is forgotten again if it cannot be written, and what was remembered before.
+    undo: Vec<(Key, Option<Entry>)>,
     /// How many have given notes to it.
     givers: usize,
 }
@@ -98,7 +102,7 @@ impl<J> Once<J> {
         Once {
             table: Table::new(limits),
             recent: Recent::new(limits.recent, limits.seconds),
-            running: BTreeMap::new(),
+            underway: Underway::new(),
             batch: Batch::default(),
             writing: None,
             failed: BTreeMap::new(),
@@ -129,16 +133,14 @@ impl<J> Once<J> {
         &self.table
     }
 
-    /// Takes in a request.
-    pub fn begin(&mut self, key: Key) -> Begun<'_> {
-        if self.running.contains_key(&key) {
+    /// Takes in a request that changes these names. No other has one of them until it [ends](Once::end).
+    pub fn begin(&mut self, key: Key, names: &[Cow<'_, [u8]>]) -> Begun<'_> {
+        if self.underway.has(&key) {
             return Begun::Running;
         }
         match self.table.look(&key) {
-            Memory::Nothing => {
-                self.running.insert(key, Vec::new());
-                Begun::New
-            }
+            Memory::Nothing if self.underway.begin(key, names) => Begun::New,
+            Memory::Nothing => Begun::Taken,
             Memory::Noted(State::Outcome | State::Value, bytes) => Begun::Known(bytes),
             Memory::Noted(..) | Memory::Forgotten => Begun::Unknown,
         }
@@ -147,11 +149,13 @@ impl<J> Once<J> {
     /// Takes in a request that only this process must not carry out twice. The time, in seconds of a clock that does not go back, is
     /// asked for if there is an answer.
     pub fn begin_recent(&mut self, key: Key, now: impl FnOnce() -> u64) -> Begun<'_> {
-        let Entry::Vacant(running) = self.running.entry(key) else { return Begun::Running };
+        if self.underway.has(&key) {
+            return Begun::Running;
+        }
         match self.recent.look(&key, now) {
             Some(answer) => Begun::Known(answer),
             None => {
-                running.insert(Vec::new());
+                self.underway.begin(key, &[]);
                 Begun::New
             }
         }
@@ -164,21 +168,16 @@ impl<J> Once<J> {
         self.end(key)
     }
 
-    /// Has `then` go on when a request that is being carried out is done. Returns it if the request is not: then it goes on now.
-    pub fn wait(&mut self, key: &Key, then: J) -> Option<J> {
-        match self.running.get_mut(key) {
-            Some(waiting) => {
-                waiting.push(then);
-                None
-            }
-            None => Some(then),
-        }
+    /// Has `then` go on when a request is done that is being carried out, or the one that has one of its names. Returns it if there is
+    /// none: then it goes on now.
+    pub fn wait(&mut self, key: &Key, names: &[Cow<'_, [u8]>], then: J) -> Option<J> {
+        self.underway.wait(key, names, then)
     }
 
     /// A request is no longer being carried out. Returns what goes on now.
     #[must_use]
     pub fn end(&mut self, key: &Key) -> Vec<J> {
-        self.running.remove(key).unwrap_or_default()
+        self.underway.end(key)
     }
 
     /// Takes in notes at `now`, in seconds since the Unix epoch; they are written together. Whoever gives some asks for what came of it,
@@ -186,10 +185,10 @@ impl<J> Once<J> {
     pub fn note(&mut self, notes: &[ToNote], now: u64) -> BatchId {
         for ToNote { key, below, state, bytes } in notes {
             let note = Note { key: *key, below: *below, time: now, state: *state, bytes };
-            self.table.note(&note);
+            let before = self.table.note(&note);
             note.encode(&mut self.batch.bytes);
             if matches!(state, State::Intent | State::Value) {
-                self.batch.void.push((*key, *below));
+                self.batch.undo.push((*key, before));
             }
         }
         self.batch.givers += 1;
@@ -213,11 +212,15 @@ impl<J> Once<J> {
     }
 
     /// What was being written is in the log, or is not, with this errno.
-    pub fn written(&mut self, result: Result<(), i32>, now: u64) {
+    pub fn written(&mut self, result: Result<(), i32>) {
         let Some(batch) = self.writing.take() else { return };
         let Err(errno) = result else { return };
-        for (key, below) in batch.void {
-            self.table.note(&Note { key, below, time: now, state: State::Void, bytes: &[] });
+        for (key, before) in batch.undo.into_iter().rev() {
+            // What was noted since then stays, and so would what was before it.
+            match self.batch.undo.iter_mut().find(|(noted, _)| *noted == key) {
+                Some((_, then)) => *then = before,
+                None => self.table.put_back(&key, before),
+            }
         }
         if batch.givers > 0 {
             self.failed.insert(batch.id, (errno, batch.givers));

@@ -3,7 +3,7 @@
 //! An entry goes when its client says that it has the answer, and when there are too many or it is too old: the client then is
 //! told that nobody knows, instead of having its request carried out twice. Where there are too many, the user with most of
 //! them loses the older half of its own. Where [numbers are in no order](Limits::unordered), it is the client with most of them, and what
-//! it has lost is new again.
+//! it has lost is new again. A client of which there is no entry counts as one: how far it has all answers is known as long.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -18,7 +18,7 @@ pub const NOBODY: [u8; 16] = [0xff; 16];
 /// Bounds of a [`Table`].
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Most entries.
+    /// Most entries, with clients that have none.
     pub entries: usize,
     /// Most bytes of them.
     pub bytes: usize,
@@ -56,8 +56,10 @@ pub struct Table {
     held: Held,
 }
 
+/// What there is of a user, or of all.
 #[derive(Clone, Copy, Debug, Default)]
 struct Held {
+    clients: usize,
     entries: usize,
     bytes: usize,
 }
@@ -74,7 +76,7 @@ impl Held {
     }
 
     fn cost(&self) -> usize {
-        self.bytes + NOTE_BYTES * self.entries
+        self.bytes + NOTE_BYTES * (self.entries + self.clients)
     }
 }
 
@@ -94,8 +96,9 @@ struct Client {
     entries: BTreeMap<(u64, u16), Entry>,
 }
 
+/// What is remembered of a request, with its time in seconds since the Unix epoch.
 #[derive(Debug)]
-struct Entry {
+pub(super) struct Entry {
     state: State,
     time: u64,
     bytes: Box<[u8]>,
@@ -118,11 +121,16 @@ impl Table {
         }
     }
 
-    /// Takes in a note; what came before of the same request is forgotten, and so is what its client needs no more.
-    pub fn note(&mut self, note: &Note<'_>) {
-        let Key { uid, client, number, step } = note.key;
+    /// Takes in a note; what came before of the same request is forgotten, and returned, and so is what its client needs no more.
+    pub(super) fn note(&mut self, note: &Note<'_>) -> Option<Entry> {
+        let Key { uid, client, number, .. } = note.key;
+        let held = self.held.entries + self.held.clients;
         let user = self.users.entry(uid).or_default();
-        let client = user.clients.entry(client).or_default();
+        let client = user.clients.entry(client).or_insert_with(|| {
+            user.held.clients += 1;
+            self.held.clients += 1;
+            Client::default()
+        });
         client.seen = client.seen.max(note.time);
         if note.below > client.below {
             client.below = note.below;
@@ -132,23 +140,37 @@ impl Table {
                 self.held.remove(entry.bytes.len());
             }
         }
-        if note.state == State::Client {
-            return;
+        let is_gone = note.state == State::Void || number < client.below;
+        let before = if note.state == State::Client { None } else { self.take(&note.key) };
+        if note.state != State::Client && !is_gone {
+            let entry = Entry { state: note.state, time: note.time, bytes: note.bytes.into() };
+            self.put_back(&note.key, Some(entry));
         }
-        if let Some(before) = client.entries.remove(&(number, step)) {
-            user.held.remove(before.bytes.len());
-            self.held.remove(before.bytes.len());
-        }
-        if note.state == State::Void || number < client.below {
-            return;
-        }
-        let entry = Entry { state: note.state, time: note.time, bytes: note.bytes.into() };
-        user.held.add(entry.bytes.len());
-        self.held.add(entry.bytes.len());
-        client.entries.insert((number, step), entry);
-        if self.held.entries > self.limits.entries || self.held.bytes > self.limits.bytes {
+        let holds = self.held.entries + self.held.clients;
+        if holds > held.max(self.limits.entries) || self.held.bytes > self.limits.bytes {
             self.halve();
         }
+        before
+    }
+
+    /// What is remembered of a request is what was remembered before.
+    pub(super) fn put_back(&mut self, key: &Key, before: Option<Entry>) {
+        self.take(key);
+        let Some(user) = self.users.get_mut(&key.uid) else { return };
+        let Some(client) = user.clients.get_mut(&key.client) else { return };
+        if let Some(entry) = before.filter(|_| key.number >= client.below) {
+            user.held.add(entry.bytes.len());
+            self.held.add(entry.bytes.len());
+            client.entries.insert((key.number, key.step), entry);
+        }
+    }
+
+    fn take(&mut self, key: &Key) -> Option<Entry> {
+        let user = self.users.get_mut(&key.uid)?;
+        let entry = user.clients.get_mut(&key.client)?.entries.remove(&(key.number, key.step))?;
+        user.held.remove(entry.bytes.len());
+        self.held.remove(entry.bytes.len());
+        Some(entry)
     }
 
     /// Drops the older half of what is remembered for the user, or the client, with most of it.
@@ -157,12 +179,16 @@ impl Table {
             return self.halve_client();
         }
         let Some(user) = self.users.values_mut().max_by_key(|user| user.held.cost()) else { return };
-        let goes = older_half(user.entries().map(|entry| entry.time).collect());
+        let goes = older_half(user.times().collect());
         user.drop_where(&mut self.held, goes);
     }
 
     /// As [`Table::halve`], of a client: seldom, so that it may look at all of them.
     fn halve_client(&mut self) {
+        // Of one without an entry there is nothing to know.
+        for user in self.users.values_mut() {
+            user.drop_clients(&mut self.held, |client| client.entries.is_empty());
+        }
         let of_user = |user: &User| user.clients.values().map(|client| client.held().cost()).max();
         let Some(user) = self.users.values_mut().max_by_key(|user| of_user(user)) else { return };
         let Some(client) = user.clients.values_mut().max_by_key(|client| client.held().cost()) else {
@@ -179,10 +205,10 @@ impl Table {
             for (_, client) in user.clients.iter_mut().filter(|(id, _)| **id != NOBODY) {
                 let least = self.limits.unordered;
                 let oldest = oldest.min(least.map_or(oldest, |least| client.time_of_last(least)));
-                let goes = |entry: &Entry| entry.time < oldest;
+                let goes = |time| time < oldest;
                 client.drop_where([&mut user.held, &mut self.held], least.is_none(), goes);
             }
-            user.clients.retain(|_, client| client.seen >= oldest || !client.entries.is_empty());
+            user.drop_clients(&mut self.held, |client| client.entries.is_empty() && client.seen < oldest);
         }
         self.users.retain(|_, user| !user.clients.is_empty());
     }
@@ -220,15 +246,28 @@ impl Table {
 }
 
 impl User {
-    fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.clients.values().flat_map(|client| client.entries.values())
+    /// The times of its entries, and of clients that have none.
+    fn times(&self) -> impl Iterator<Item = u64> {
+        self.clients.values().flat_map(|client| {
+            let own = client.entries.is_empty().then_some(client.seen);
+            client.entries.values().map(|entry| entry.time).chain(own)
+        })
     }
 
-    /// Drops entries before their client says so: they are not carried out again.
-    fn drop_where(&mut self, all: &mut Held, mut goes: impl FnMut(&Entry) -> bool) {
+    /// Drops entries before their client says so: they are not carried out again. Clients that had none go as entries do.
+    fn drop_where(&mut self, all: &mut Held, mut goes: impl FnMut(u64) -> bool) {
+        self.drop_clients(all, |client| client.entries.is_empty() && goes(client.seen));
         for (id, client) in &mut self.clients {
             client.drop_where([&mut self.held, all], *id != NOBODY, &mut goes);
         }
+    }
+
+    fn drop_clients(&mut self, all: &mut Held, mut goes: impl FnMut(&Client) -> bool) {
+        let before = self.clients.len();
+        self.clients.retain(|_, client| !goes(client));
+        let gone = before - self.clients.len();
+        self.held.clients -= gone;
+        all.clients -= gone;
     }
 }
 
@@ -250,11 +289,11 @@ impl Client {
     }
 
     /// Drops entries; if `refuses`, they and all before them are not carried out again.
-    fn drop_where(&mut self, from: [&mut Held; 2], refuses: bool, mut goes: impl FnMut(&Entry) -> bool) {
+    fn drop_where(&mut self, from: [&mut Held; 2], refuses: bool, mut goes: impl FnMut(u64) -> bool) {
         let Client { entries, below, .. } = self;
         let [user, all] = from;
         entries.retain(|&(number, _), entry| {
-            let goes = goes(entry);
+            let goes = goes(entry.time);
             if goes {
                 user.remove(entry.bytes.len());
                 all.remove(entry.bytes.len());
@@ -267,15 +306,15 @@ impl Client {
     }
 }
 
-/// Whether an entry is among the older half of those of these times.
-fn older_half(mut times: Vec<u64>) -> impl FnMut(&Entry) -> bool {
+/// Whether one is among the older half of those of these times.
+fn older_half(mut times: Vec<u64>) -> impl FnMut(u64) -> bool {
     let middle = times.len() / 2;
     let median = if times.is_empty() { 0 } else { *times.select_nth_unstable(middle).1 };
     // Those of the same second count by their order.
     let mut of_median = 1 + middle - times.iter().filter(|&&time| time < median).count();
-    move |entry| {
-        entry.time < median
-            || entry.time == median && {
+    move |time| {
+        time < median
+            || time == median && {
                 let goes = of_median > 0;
                 of_median = of_median.saturating_sub(1);
                 goes

@@ -122,6 +122,36 @@ fn a_user_with_too_much_loses_its_own_and_is_told_so() {
     assert!(table.is_empty() && table.notes().next().is_none());
 }
 
+/// Of clients that have all their answers there is a record each.
+#[test]
+fn clients_without_an_entry_are_bounded_too() {
+    let client = |number: u64| {
+        let mut client = [0; 16];
+        client[..8].copy_from_slice(&number.to_le_bytes());
+        client
+    };
+    for unordered in [None, Some(2)] {
+        let limits = Limits { entries: 100, bytes: 1 << 20, seconds: 60, unordered, recent: 0 };
+        let mut table = Table::new(limits);
+        table.note(&note(key(1, 1, 1), 1, 0, State::Outcome, b"mine"));
+        for number in 1..=1000 {
+            let key = Key { uid: 2, client: client(number), number: 5, step: 0 };
+            table.note(&note(key, 5, number, State::Intent, b"flood"));
+            table.note(&note(key, 6, number, State::Void, b""));
+            assert!(table.notes().count() <= 102, "{unordered:?}: {}", table.notes().count());
+        }
+        assert_eq!(table.look(&key(1, 1, 1)), Memory::Noted(State::Outcome, b"mine"));
+        let mut log = Vec::new();
+        table.notes().for_each(|note| note.encode(&mut log));
+        let bytes = table.log_bytes();
+        assert!((bytes..=bytes + 2 * NOTE_BYTES).contains(&log.len()), "{} of {bytes}", log.len());
+        if unordered.is_none() {
+            let last = Key { uid: 2, client: client(1000), number: 5, step: 0 };
+            assert_eq!(table.look(&last), Memory::Forgotten, "the last ones are known");
+        }
+    }
+}
+
 #[test]
 fn a_busy_client_without_an_order_loses_its_own_and_what_is_lost_is_new() {
     let limits = Limits { entries: 100, bytes: 1 << 20, seconds: 60, unordered: Some(2), recent: 0 };
@@ -160,7 +190,7 @@ fn what_nobody_waits_for_stays_however_old_it_is() {
         table.note(&value(5, 1_000_000));
         let again = |table: &Table| {
             let mut again = Table::new(limits);
-            table.notes().for_each(|note| again.note(&note));
+            table.notes().for_each(|note| drop(again.note(&note)));
             again
         };
         for number in [5, 1000, 1001] {

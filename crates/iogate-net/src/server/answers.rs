@@ -1,18 +1,20 @@
 //! Requests for names and attributes that must not be carried out twice.
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use iogate_core::answers::{Found, Key, NameIntent, Outcome as Noted, State, Verdict};
 use iogate_core::refusal::Refusal;
 use iogate_core::wire::{self, Attr, Gone, Identity, NO_HANDLE, Record, Request, open};
-use iogate_vfs::answers::{Answers, Running, ToNote};
+use iogate_vfs::answers::{Answers, Running, ToNote, unless_absent};
 use iogate_vfs::{Caller, Tree, Users};
 
 use super::operations::{Failed, Outcome};
+use super::rights::{attribute, paths};
 use super::session::Session;
 
 const NOBODY: Identity = Identity { inode: 0, generation: 0 };
@@ -41,6 +43,15 @@ impl Session {
         Some((Arc::clone(answers), Key::of(caller.uid, &caller.origin)?))
     }
 
+    /// The names that a request changes, which no other changes meanwhile: that of an open file if its tree knows it.
+    pub(super) fn names_of<'a>(&self, request: &Request<'a>) -> Vec<Cow<'a, [u8]>> {
+        if let Some((handle, _)) = attribute_by_handle(request) {
+            let path = self.file(handle).ok().and_then(|open| open.file.path());
+            return path.map(|path| Cow::Owned(path.into_os_string().into_vec())).into_iter().collect();
+        }
+        paths(request).into_iter().filter(|path| !path.is_empty()).map(Cow::Borrowed).collect()
+    }
+
     /// Carries out a request, with its intent noted before and its outcome behind.
     pub(super) fn carry_out_noted(
         &self,
@@ -55,10 +66,8 @@ impl Session {
                 let (kind, had, path) = (request.kind(), u8::from(*is_there), path.as_os_str().as_bytes());
                 NameIntent { kind, file: NOBODY, other: NOBODY, had, path, to: name }
             }
-            // Where the file is, nobody can say: nor will anybody what came of this.
-            Some(Attribute { name, place: None, .. }) => {
-                NameIntent { kind: 0, file: NOBODY, other: NOBODY, had: 0, path: b"", to: name }
-            }
+            // Where the file is, or whether it has the attribute, nobody can say.
+            Some(Attribute { name, place: None, .. }) => untold(b"", name),
             None => intent(&*self.export.tree, caller, request),
         };
         match running.intend(&intent) {
@@ -83,15 +92,11 @@ impl Session {
 
     /// What a request for an attribute of an open file is about.
     fn attribute_by_handle<'a>(&self, caller: Caller, request: &Request<'a>) -> Option<Attribute<'a>> {
-        let (handle, name) = match *request {
-            Request::SetXattr(set) => (set.handle, set.name),
-            Request::RemoveXattr(remove) => (remove.handle, remove.name),
-            _ => return None,
-        };
-        let open = self.file(handle).ok();
-        let is_there = open.as_ref().is_some_and(|open| open.file.xattr(caller, name).is_ok());
-        let place = open.and_then(|open| open.file.path());
-        (handle != NO_HANDLE).then_some(Attribute { name, place, is_there })
+        let (handle, name) = attribute_by_handle(request)?;
+        let unknown = Attribute { name, place: None, is_there: false };
+        let Ok(open) = self.file(handle) else { return Some(unknown) };
+        let Ok(found) = unless_absent(open.file.xattr(caller, name)) else { return Some(unknown) };
+        Some(Attribute { name, place: open.file.path(), is_there: found.is_some() })
     }
 
     /// Answers a request that was carried out before, in this session or another.
@@ -101,7 +106,8 @@ impl Session {
         request: &Request<'_>,
         known: &[u8],
     ) -> Result<Outcome, Failed> {
-        let Some(known) = Noted::decode(known).ok().filter(|known| known.kind == request.kind()) else {
+        let kinds = [request.kind(), NameIntent::UNTOLD];
+        let Some(known) = Noted::decode(known).ok().filter(|known| kinds.contains(&known.kind)) else {
             let text = "the request's origin belongs to another one: expected a number of its own";
             return Err(Refusal::new(libc::EIO, text).into());
         };
@@ -131,36 +137,50 @@ fn as_path(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))
 }
 
+/// The handle and the name of a request for an attribute of an open file.
+fn attribute_by_handle<'a>(request: &Request<'a>) -> Option<(u32, &'a [u8])> {
+    let (handle, name) = match *request {
+        Request::SetXattr(set) => (set.handle, set.name),
+        Request::RemoveXattr(remove) => (remove.handle, remove.name),
+        _ => return None,
+    };
+    (handle != NO_HANDLE).then_some((handle, name))
+}
+
+/// The intent of a request of which nobody will be able to tell what became of it.
+fn untold<'a>(path: &'a [u8], to: &'a [u8]) -> NameIntent<'a> {
+    NameIntent { kind: NameIntent::UNTOLD, file: NOBODY, other: NOBODY, had: 0, path, to }
+}
+
 /// What is to be noted before a request is carried out.
 fn intent<'a>(tree: &dyn Tree, caller: Caller, request: &Request<'a>) -> NameIntent<'a> {
-    let (mut file, mut other, mut had) = (NOBODY, NOBODY, 0);
-    let named = |path| identity(tree, caller, path);
-    let (path, to): (&[u8], &[u8]) = match *request {
-        Request::Open(open) => (open.path, b""),
-        Request::MakeNode(make) => (make.path, b""),
-        Request::Symlink(link) => (link.path, b""),
-        Request::Unlink(unlink) => (unlink.path, b""),
-        Request::Link(link) => (link.path, link.to),
-        Request::Rename(rename) => (rename.path, rename.to),
-        Request::SetXattr(set) => (set.path, set.name),
-        Request::RemoveXattr(remove) => (remove.path, remove.name),
-        _ => (b"", b""),
-    };
-    match request {
-        Request::SetXattr(_) | Request::RemoveXattr(_) => had = has(tree, caller, path, to).into(),
-        Request::Link(_) | Request::Rename(_) => (file, other) = (named(path), named(to)),
-        _ => file = named(path),
+    let [path, to] = paths(request);
+    let to = attribute(request).unwrap_or(to);
+    match found(tree, caller, request.kind(), path, to) {
+        Ok(Found { file, other, has }) => {
+            NameIntent { kind: request.kind(), file, other, had: has.into(), path, to }
+        }
+        Err(_) => untold(path, to),
     }
-    NameIntent { kind: request.kind(), file, other, had, path, to }
 }
 
-/// What a path names; zeros if nothing, or nothing that the caller may see.
-fn identity(tree: &dyn Tree, caller: Caller, path: &[u8]) -> Identity {
-    tree.identity(caller, as_path(path)).unwrap_or_default()
-}
-
-fn has(tree: &dyn Tree, caller: Caller, path: &[u8], name: &[u8]) -> bool {
-    tree.xattr(caller, as_path(path), name).is_ok()
+/// What there is that a request of this kind may change, as far as the caller may see.
+///
+/// # Errors
+/// If that cannot be told.
+fn found(tree: &dyn Tree, caller: Caller, kind: u16, path: &[u8], to: &[u8]) -> io::Result<Found> {
+    let named =
+        |path| Ok::<_, io::Error>(unless_absent(tree.identity(caller, as_path(path)))?.unwrap_or_default());
+    Ok(match kind {
+        Request::SET_XATTR | Request::REMOVE_XATTR => {
+            let found = unless_absent(tree.xattr(caller, as_path(path), to))?;
+            Found { has: found.is_some(), ..Found::default() }
+        }
+        Request::LINK | Request::RENAME => {
+            Found { file: named(path)?, other: named(to)?, ..Found::default() }
+        }
+        _ => Found { file: named(path)?, ..Found::default() },
+    })
 }
 
 /// Finds out about the requests for names that were being carried out when the process before ended. Called before anybody
@@ -174,19 +194,18 @@ pub(super) fn settle(answers: &Answers, tree: &dyn Tree, users: &Users) -> io::R
         if intent.kind == Request::WRITE {
             continue;
         }
-        let other = if [Request::LINK, Request::RENAME].contains(&intent.kind) {
-            identity(tree, caller, intent.to)
-        } else {
-            NOBODY
+        let found = match intent.kind {
+            NameIntent::UNTOLD => Ok(Found::default()),
+            kind => found(tree, caller, kind, intent.path, intent.to),
         };
-        let attribute = [Request::SET_XATTR, Request::REMOVE_XATTR].contains(&intent.kind);
-        let found = Found {
-            file: identity(tree, caller, intent.path),
-            other,
-            has: attribute && has(tree, caller, intent.path, intent.to),
+        let (verdict, found) = match found {
+            Ok(found) => (intent.judge(&found), found),
+            Err(error) => {
+                tracing::warn!(%error, path = %as_path(intent.path).display(), "what became of a request cannot be told");
+                (Verdict::Unknown, Found::default())
+            }
         };
         let (mut fields, mut errno) = (Vec::new(), 0);
-        let verdict = intent.judge(&found);
         let told = match verdict {
             Verdict::Done => answer(tree, users, caller, &intent, &found, &mut fields).is_ok(),
             Verdict::NotDone => true,

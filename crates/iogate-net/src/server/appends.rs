@@ -205,11 +205,11 @@ impl Lane {
             return Some(Append { write, since, running });
         };
         let error = |errno| io::Error::from_raw_os_error(errno);
-        match answers.begin(key, write.caller.origin.answered_below()) {
+        match answers.begin(key, write.caller.origin.answered_below(), &[]) {
             Begun::New(running) => return Some(Append { write, since, running: Some(running) }),
-            Begun::Running => {
+            Begun::Running | Begun::Taken => {
                 let lane = Arc::clone(self);
-                answers.wait(&key, move || {
+                answers.wait(&key, &[], move || {
                     let session = Arc::clone(write.session());
                     if lane.push(Append { write, since, running: None }) {
                         lane.go_on_soon(&session);

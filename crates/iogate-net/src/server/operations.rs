@@ -381,18 +381,24 @@ impl Asked {
             Err(refusal) => Err(refusal.into()),
             Ok(caller) => match session.remembers(caller, request) {
                 None => session.carry_out(caller, request, value),
-                Some((answers, key)) => match answers.begin(key, caller.origin.answered_below()) {
-                    Begun::New(running) => session.carry_out_noted(running, caller, request, value),
-                    Begun::Known(known) => session.repeat(caller, request, &known),
-                    Begun::Running => {
-                        let again = Arc::clone(&session);
-                        return answers.wait(&key, move || again.run(move || self.carry_out(since)));
+                Some((answers, key)) => {
+                    let names = session.names_of(request);
+                    match answers.begin(key, caller.origin.answered_below(), &names) {
+                        Begun::New(running) => session.carry_out_noted(running, caller, request, value),
+                        Begun::Known(known) => session.repeat(caller, request, &known),
+                        Begun::Running | Begun::Taken => {
+                            let again = Arc::clone(&session);
+                            let names: Vec<_> =
+                                names.into_iter().map(|name| name.into_owned().into()).collect();
+                            return answers
+                                .wait(&key, &names, move || again.run(move || self.carry_out(since)));
+                        }
+                        Begun::Unknown => {
+                            let text = "nobody knows any more whether the request was carried out before";
+                            Err(Refusal::new(libc::EIO, text).into())
+                        }
                     }
-                    Begun::Unknown => {
-                        let text = "nobody knows any more whether the request was carried out before";
-                        Err(Refusal::new(libc::EIO, text).into())
-                    }
-                },
+                }
             },
         };
         if let (Request::Open(open), Err(_)) = (request, &outcome) {

@@ -135,8 +135,8 @@ fn without_roots_group(caller: Caller, export: &Served) -> Caller {
     }
 }
 
-/// The paths of a request.
-fn paths<'a>(request: &Request<'a>) -> [&'a [u8]; 2] {
+/// The paths of a request; empty: none.
+pub(super) fn paths<'a>(request: &Request<'a>) -> [&'a [u8]; 2] {
     let one = |path| [path, &b""[..]];
     match *request {
         Request::Open(ref request) => one(request.path),
@@ -158,7 +158,7 @@ fn paths<'a>(request: &Request<'a>) -> [&'a [u8]; 2] {
 }
 
 /// The extended attribute of a request.
-fn attribute<'a>(request: &Request<'a>) -> Option<&'a [u8]> {
+pub(super) fn attribute<'a>(request: &Request<'a>) -> Option<&'a [u8]> {
     match *request {
         Request::GetXattr(ref request) => Some(request.name),
         Request::SetXattr(ref request) => Some(request.name),

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use iogate_core::answers::{Key, NameIntent};
 use iogate_core::wire::*;
 use iogate_engine::store::DirectoryStore;
 use iogate_net::server::{Answers, Keeping};
 use iogate_vfs::DirectoryTree;
+use iogate_vfs::answers::Begun;
 
-use super::raw::{RDWR, Raw, hello, transfer};
+use super::raw::{RDWR, Raw, USER, hello, transfer};
 use super::{Setup, wait_until};
 
 fn append(bytes: usize) -> Request<'static> {
@@ -289,4 +291,33 @@ fn an_attribute_of_an_open_file_is_set_and_removed_once() {
             log.set_len(log.metadata().unwrap().len() - 1).unwrap();
         }
     }
+}
+
+/// Where the look-up after the kill fails, that does not tell that the file is gone.
+#[test]
+fn what_cannot_be_looked_up_after_a_kill_is_not_taken_for_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (files, log) = (dir.path().join("files"), dir.path().join("own/answers"));
+    std::fs::create_dir(&files).unwrap();
+    // No file system has such a name: its look-up fails, and not because nothing is there.
+    let path = [b'x'; 300];
+    let unlink = Request::Unlink(Unlink { path: &path, directory: 0 });
+    // Root's server acts for the user that the client names.
+    let own = rustix::process::geteuid().as_raw();
+    let (uid, kind) = (if own == 0 { USER } else { own }, unlink.kind());
+    {
+        let answers = Arc::new(Answers::open(&log, Keeping::Boot).unwrap());
+        let key = Key { uid, client: [7; 16], number: 2, step: 0 };
+        let Begun::New(running) = answers.begin(key, 1, &[]) else { panic!("it is known") };
+        let (file, other) = (Identity { inode: 5, generation: 5 }, Identity::default());
+        running.intend(&NameIntent { kind, file, other, had: 0, path: &path, to: b"" }).unwrap();
+    }
+    let tree = DirectoryTree::new(&files, Arc::new(DirectoryStore::new(&files).unwrap())).unwrap();
+    let answers = Arc::new(Answers::open(&log, Keeping::Boot).unwrap());
+    let setup = Setup::with(|config| {
+        (config.exports[0].tree, config.exports[0].answers) = (Arc::new(tree), Some(answers));
+    });
+    let mut client = Raw::greet(setup.unix());
+    client.write(&known(2, &unlink, &[]));
+    assert_eq!(i32::from(client.reply().errno), libc::EIO);
 }

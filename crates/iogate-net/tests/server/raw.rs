@@ -82,6 +82,8 @@ pub(crate) fn transfer(handle: u32, offset: u64, bytes: usize) -> Transfer {
     Transfer { handle, flags: 0, offset, bytes: bytes as u32, app: 1, client: 2, issued: 0 }
 }
 
+/// In whose name a client that is a forwarder asks.
+pub(crate) const USER: u32 = 4321;
 pub(crate) const RDWR: u32 = open::READ | open::WRITE | open::CREATE;
 
 impl Raw {
@@ -136,7 +138,7 @@ impl Raw {
             kind: request.kind(),
             id,
             acked,
-            uid: 4321,
+            uid: USER,
             gid: 1234,
             ..RequestHeader::default()
         };
@@ -209,7 +211,7 @@ impl Raw {
             kind: Request::Open(open).kind(),
             id: self.next,
             acked: self.acked,
-            uid: 4321,
+            uid: USER,
             gid: 1234,
             groups: groups.len() as u16,
             ..RequestHeader::default()

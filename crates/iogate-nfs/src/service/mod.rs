@@ -100,6 +100,7 @@ pub enum Asked {
 }
 
 /// A call whose arguments are not read yet.
+#[derive(Clone)]
 pub struct Asking {
     call: Call,
     /// Where in the record its arguments begin.

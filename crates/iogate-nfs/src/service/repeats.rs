@@ -4,6 +4,7 @@
 //! A repetition of a call that is underway is answered when that is: its client may have connected again to ask, and get no other answer
 //! until it does so again, a minute later.
 
+use std::borrow::Cow;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use iogate_core::answers::{Found, Key, NameIntent, Outcome, State, Verdict};
 use iogate_core::wire::{Identity, Record, Request as Kind};
 use iogate_vfs::Caller;
-use iogate_vfs::answers::{Answers, Begun, Running, ToNote};
+use iogate_vfs::answers::{Answers, Begun, Running, ToNote, unless_absent};
 use iogate_vfs::held::HeldTree;
 
 use super::attr::{status, time};
@@ -23,12 +24,16 @@ use crate::wire::{CreateHow, FileHandle, Node, Place, Reply, Request, SetAttr, S
 use crate::xdr::Reader;
 
 const NOBODY: Identity = Identity { inode: 0, generation: 0 };
-/// Of a SETATTR, whose file the intent has: no kind of a request for names.
-const SET_ATTR: u16 = 0;
 
 impl<T: HeldTree> Service<T> {
     /// Carries out a call of NFS that [`Front::ask`](super::Front::ask) has called [`Asked::Other`](super::Asked::Other).
-    pub(crate) fn carry_out(&self, client: IpAddr, asking: &Asking, record: &[u8], respond: Respond) {
+    pub(crate) fn carry_out(
+        self: &Arc<Self>,
+        client: IpAddr,
+        asking: &Asking,
+        record: &[u8],
+        respond: Respond,
+    ) {
         let call = &asking.call;
         let request = match Request::take(call.procedure, &mut asking.arguments(record)) {
             Ok(Some(request)) => request,
@@ -40,10 +45,17 @@ impl<T: HeldTree> Service<T> {
             return respond(answered(call.xid, &self.reply(self.caller(call), &request)));
         }
         let key = answers::key(client, call.xid, call.procedure, record);
-        let first = match first(&self.export.answers, key, Kept::OverKills, respond) {
+        let names = names_of(&request);
+        let first = match first(&self.export.answers, key, Kept::OverKills, &names, respond) {
             First::Now(running, respond) => Ok((running, respond)),
             First::Unknown(respond) => Err((Status::Io, respond)),
             First::Is => return,
+            First::Taken(respond) => {
+                let (service, asking, record) = (Arc::clone(self), asking.clone(), record.to_vec());
+                let again = move || service.carry_out(client, &asking, &record, respond);
+                let spawn = Arc::clone(&self.spawn);
+                return self.export.answers.wait(&key, &names, move || spawn(Box::new(again)));
+            }
         };
         let first =
             first.and_then(|(running, respond)| match running.intend(&self.intent(&request, record)) {
@@ -62,47 +74,54 @@ impl<T: HeldTree> Service<T> {
 
     /// What is to be noted before a call is carried out: the call itself, and what its names lead to.
     fn intent<'a>(&self, request: &Request<'_>, record: &'a [u8]) -> NameIntent<'a> {
-        let Before { kind, file, other, had } = self.before(request);
+        let untold = Before { kind: NameIntent::UNTOLD, file: NOBODY, other: NOBODY, had: 0 };
+        let Before { kind, file, other, had } = self.before(request).unwrap_or(untold);
         NameIntent { kind, file, other, had, path: record, to: &[] }
     }
 
-    fn before(&self, request: &Request<'_>) -> Before {
-        let before = |kind, file, other| Before { kind, file, other, had: 0 };
+    /// # Errors
+    /// If it cannot be told.
+    fn before(&self, request: &Request<'_>) -> Result<Before, Status> {
+        let before = |kind, file, other| Ok(Before { kind, file, other, had: 0 });
         match request {
-            Request::Create { place, .. } => before(Kind::OPEN, self.identity(place), NOBODY),
+            Request::Create { place, .. } => before(Kind::OPEN, self.identity(place)?, NOBODY),
             Request::MkDir { place, .. } | Request::MkNod { place, .. } => {
-                before(Kind::MAKE_NODE, self.identity(place), NOBODY)
+                before(Kind::MAKE_NODE, self.identity(place)?, NOBODY)
             }
-            Request::SymLink { place, .. } => before(Kind::SYMLINK, self.identity(place), NOBODY),
+            Request::SymLink { place, .. } => before(Kind::SYMLINK, self.identity(place)?, NOBODY),
             Request::Remove(place) | Request::RmDir(place) => {
-                before(Kind::UNLINK, self.identity(place), NOBODY)
+                before(Kind::UNLINK, self.identity(place)?, NOBODY)
             }
-            Request::Rename { from, to } => before(Kind::RENAME, self.identity(from), self.identity(to)),
-            Request::Link { file, place } => before(Kind::LINK, self.identity_of(file), self.identity(place)),
+            Request::Rename { from, to } => before(Kind::RENAME, self.identity(from)?, self.identity(to)?),
+            Request::Link { file, place } => {
+                before(Kind::LINK, self.identity_of(file)?, self.identity(place)?)
+            }
             Request::SetAttr { file, guard, .. } => {
                 // Its guard fits: if it does not any more, it is by this call.
-                let fits = guard.is_some_and(|guard| self.guards(file, guard));
-                Before { had: fits.into(), ..before(SET_ATTR, NOBODY, NOBODY) }
+                let fits = guard.map_or(Ok(false), |guard| self.guards(file, guard))?;
+                Ok(Before { kind: NameIntent::UNTOLD, file: NOBODY, other: NOBODY, had: fits.into() })
             }
-            _ => before(SET_ATTR, NOBODY, NOBODY),
+            _ => before(NameIntent::UNTOLD, NOBODY, NOBODY),
         }
     }
 
-    fn guards(&self, file: &FileHandle, guard: crate::wire::Time) -> bool {
-        self.named(file).is_ok_and(|named| guard == time(named.known.attr.ctime))
+    fn guards(&self, file: &FileHandle, guard: crate::wire::Time) -> Result<bool, Status> {
+        let named = unless_gone(self.named(file))?;
+        Ok(named.is_some_and(|named| guard == time(named.known.attr.ctime)))
     }
 
-    fn identity_of(&self, file: &FileHandle) -> Identity {
-        self.named(file).map_or(NOBODY, |named| named.object.identity)
+    fn identity_of(&self, file: &FileHandle) -> Result<Identity, Status> {
+        Ok(unless_gone(self.named(file))?.map_or(NOBODY, |named| named.object.identity))
     }
 
     /// What a name leads to, in the server's own name; zeros: nothing.
-    fn identity(&self, place: &Place<'_>) -> Identity {
-        let Ok(dir) = self.named_dir(&place.dir) else { return NOBODY };
+    fn identity(&self, place: &Place<'_>) -> Result<Identity, Status> {
+        let dir = unless_gone(self.named_dir(&place.dir).map_err(|(status, _)| status))?;
+        let Some(dir) = dir else { return Ok(NOBODY) };
         let own = Caller::new(rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let found = self.export.tree.hold_entry(own, &dir.object.held, place.name);
-        let found = found.and_then(|held| self.export.tree.known(&held));
-        found.map_or(NOBODY, |known| known.identity)
+        let found = unless_absent(found.and_then(|held| self.export.tree.known(&held)));
+        Ok(found.map_err(|error| status(&error))?.map_or(NOBODY, |known| known.identity))
     }
 
     /// Finds out about the calls that were being carried out when the process before ended. Called before anybody is served, so that
@@ -131,13 +150,17 @@ impl<T: HeldTree> Service<T> {
         let request = Request::take(call.procedure, &mut from).ok()??;
         let verdict = match &request {
             Request::SetAttr { file, guard: Some(guard), .. } if intent.had != 0 => {
-                if self.guards(file, *guard) { Verdict::NotDone } else { Verdict::Done }
+                match self.guards(file, *guard) {
+                    Ok(true) => Verdict::NotDone,
+                    Ok(false) => Verdict::Done,
+                    Err(_) => Verdict::Unknown,
+                }
             }
             Request::SetAttr { .. } => Verdict::NotDone,
-            _ => {
-                let Before { file, other, .. } = self.before(&request);
-                intent.judge(&Found { file, other, has: false })
-            }
+            _ => match self.before(&request) {
+                Ok(Before { file, other, .. }) => intent.judge(&Found { file, other, has: false }),
+                Err(_) => Verdict::Unknown,
+            },
         };
         tracing::info!(?verdict, procedure = call.procedure, "a call was underway at the end");
         let reply = match verdict {
@@ -221,12 +244,40 @@ enum First {
     Is,
     /// Nobody knows any more whether it was.
     Unknown(Respond),
+    /// Another call has one of its names.
+    Taken(Respond),
 }
 
-fn begin(answers: &Arc<Answers>, key: Key, kept: Kept) -> Begun {
+/// The names that a call changes, which no other changes meanwhile. Of a SETATTR its file, as its guard is noted.
+fn names_of(request: &Request<'_>) -> Vec<Cow<'static, [u8]>> {
+    let at = |place: &Place<'_>| [place.dir.as_bytes(), b"/", place.name].concat().into();
+    match request {
+        Request::Create { place, .. }
+        | Request::MkDir { place, .. }
+        | Request::MkNod { place, .. }
+        | Request::SymLink { place, .. }
+        | Request::Remove(place)
+        | Request::RmDir(place)
+        | Request::Link { place, .. } => vec![at(place)],
+        Request::Rename { from, to } => vec![at(from), at(to)],
+        Request::SetAttr { file, guard: Some(_), .. } => vec![file.as_bytes().to_vec().into()],
+        _ => Vec::new(),
+    }
+}
+
+/// What has been found of a handle; `None` if its file is gone.
+fn unless_gone<T>(found: Result<T, Status>) -> Result<Option<T>, Status> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(Status::Stale | Status::NoEnt | Status::NotDir | Status::BadHandle) => Ok(None),
+        Err(status) => Err(status),
+    }
+}
+
+fn begin(answers: &Arc<Answers>, key: Key, kept: Kept, names: &[Cow<'_, [u8]>]) -> Begun {
     match kept {
         Kept::Here => answers.begin_recent(key),
-        Kept::OverKills => answers.begin(key, 0),
+        Kept::OverKills => answers.begin(key, 0, names),
     }
 }
 
@@ -241,8 +292,8 @@ fn remembered(key: &Key, bytes: &[u8], kept: Kept) -> Option<Answer> {
     }
 }
 
-fn first(answers: &Arc<Answers>, key: Key, kept: Kept, respond: Respond) -> First {
-    let begun = begin(answers, key, kept);
+fn first(answers: &Arc<Answers>, key: Key, kept: Kept, names: &[Cow<'_, [u8]>], respond: Respond) -> First {
+    let begun = begin(answers, key, kept, names);
     if matches!(begun, Begun::Known(_) | Begun::Running) {
         let (xid, is_underway) = ((key.number >> 32) as u32, matches!(begun, Begun::Running));
         tracing::debug!(
@@ -255,6 +306,7 @@ fn first(answers: &Arc<Answers>, key: Key, kept: Kept, respond: Respond) -> Firs
     match begun {
         Begun::New(running) => return First::Now(running, respond),
         Begun::Unknown => return First::Unknown(respond),
+        Begun::Taken => return First::Taken(respond),
         Begun::Known(bytes) => {
             if let Some(answer) = remembered(&key, &bytes, kept) {
                 respond(answer);
@@ -262,9 +314,9 @@ fn first(answers: &Arc<Answers>, key: Key, kept: Kept, respond: Respond) -> Firs
         }
         Begun::Running => {
             let then = Arc::clone(answers);
-            answers.wait(&key, move || {
+            answers.wait(&key, &[], move || {
                 // Of one that has come to nothing there is no answer: the client asks again.
-                if let Begun::Known(bytes) = begin(&then, key, kept)
+                if let Begun::Known(bytes) = begin(&then, key, kept, &[])
                     && let Some(answer) = remembered(&key, &bytes, kept)
                 {
                     respond(answer);
@@ -277,12 +329,12 @@ fn first(answers: &Arc<Answers>, key: Key, kept: Kept, respond: Respond) -> Firs
 
 /// How a WRITE is answered, if it is to be carried out now: what it is answered is remembered, and given to its repetitions.
 pub(super) fn first_write(answers: &Arc<Answers>, key: Key, respond: Respond) -> Option<Respond> {
-    match first(answers, key, Kept::Here, respond) {
+    match first(answers, key, Kept::Here, &[], respond) {
         First::Now(running, respond) => Some(Box::new(move |answer: Answer| {
             running.answer(answers::kept_of_write(&answer.head).as_ref());
             respond(answer);
         })),
-        First::Is | First::Unknown(_) => None,
+        First::Is | First::Unknown(_) | First::Taken(_) => None,
     }
 }
 

@@ -7,6 +7,7 @@
 mod file;
 pub mod losses;
 
+use std::borrow::Cow;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -71,10 +72,24 @@ pub enum Begun {
     New(Running),
     /// It was: the bytes of its [`Outcome`], or the remembered value or answer.
     Known(Vec<u8>),
-    /// It is being carried out, and `wait` goes on then.
+    /// It is being carried out, and [`Answers::wait`] goes on then.
     Running,
+    /// Another has one of its names: [`Answers::wait`] goes on then, to begin it.
+    Taken,
     /// Nobody can tell any more whether it was.
     Unknown,
+}
+
+/// What a look-up has found for a [`NameIntent`](iogate_core::answers::NameIntent); `None` if there is nothing of the name. Any other
+/// failure does not tell that nothing is there: it stays one.
+pub fn unless_absent<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ENOENT | libc::ENOTDIR | libc::ENODATA) => Ok(None),
+            _ => Err(error),
+        },
+    }
 }
 
 fn seconds(clock: &Clock) -> u64 {
@@ -164,7 +179,7 @@ impl Answers {
         let batch = state.once.note(notes, self.now());
         if !self.is_kept {
             state.once.begin_writing(false, self.now());
-            state.once.written(Ok(()), self.now());
+            state.once.written(Ok(()));
             return Ok(());
         }
         self.write(state, batch)
@@ -195,16 +210,16 @@ impl Answers {
             state = lock(&self.state);
             state.log = Some(log);
             let errno = |error: io::Error| error.raw_os_error().unwrap_or(libc::EIO);
-            state.once.written(written.map_err(errno), self.now());
+            state.once.written(written.map_err(errno));
             if state.waiting > 0 {
                 self.written.notify_all();
             }
         }
     }
 
-    /// Takes in a request that must not be carried out twice.
-    pub fn begin(self: &Arc<Self>, key: Key, below: u64) -> Begun {
-        self.begun(lock(&self.state).once.begin(key), key, below)
+    /// Takes in a request that must not be carried out twice, and the names that it changes: no other has one of them until it is over.
+    pub fn begin(self: &Arc<Self>, key: Key, below: u64, names: &[Cow<'_, [u8]>]) -> Begun {
+        self.begun(lock(&self.state).once.begin(key, names), key, below)
     }
 
     /// Seconds of a clock that does not go back.
@@ -222,13 +237,15 @@ impl Answers {
             Found::New => Begun::New(Running { answers: Arc::clone(self), key, below, is_over: false }),
             Found::Known(bytes) => Begun::Known(bytes.to_vec()),
             Found::Running => Begun::Running,
+            Found::Taken => Begun::Taken,
             Found::Unknown => Begun::Unknown,
         }
     }
 
-    /// Goes on when a request that is being carried out is done, or now if it is. `then` must not block.
-    pub fn wait(&self, key: &Key, then: impl FnOnce() + Send + 'static) {
-        let now = lock(&self.state).once.wait(key, Box::new(then));
+    /// Goes on when a request is done that is being carried out, or the one that has one of its names, or now if there is none. `then` must
+    /// not block.
+    pub fn wait(&self, key: &Key, names: &[Cow<'_, [u8]>], then: impl FnOnce() + Send + 'static) {
+        let now = lock(&self.state).once.wait(key, names, Box::new(then));
         if let Some(then) = now {
             then();
         }

@@ -68,7 +68,7 @@ fn outcome(fields: &[u8]) -> Vec<u8> {
 }
 
 fn new(answers: &Arc<Answers>, number: u64) -> Running {
-    match answers.begin(key(number), 1) {
+    match answers.begin(key(number), 1, &[]) {
         Begun::New(running) => running,
         _ => panic!("request {number} is known"),
     }
@@ -92,13 +92,13 @@ fn what_was_answered_is_known_to_the_next_process() {
 
     let answers = open(&place);
     assert_eq!(answers.number(), number);
-    assert!(matches!(answers.begin(key(1), 1), Begun::Known(bytes) if bytes == outcome(b"so")));
-    assert!(matches!(answers.begin(key(2), 1), Begun::Unknown), "until it is settled");
+    assert!(matches!(answers.begin(key(1), 1, &[]), Begun::Known(bytes) if bytes == outcome(b"so")));
+    assert!(matches!(answers.begin(key(2), 1, &[]), Begun::Unknown), "until it is settled");
     assert_eq!(answers.unsettled().len(), 1);
     drop(new(&answers, 3));
     let note = ToNote { key: key(9), below: 3, state: Noted::Value, bytes: b"value".to_vec() };
     answers.remember(&[note]).unwrap();
-    assert!(matches!(answers.begin(key(1), 1), Begun::Unknown), "the client has the answer");
+    assert!(matches!(answers.begin(key(1), 1, &[]), Begun::Unknown), "the client has the answer");
     drop(answers);
 
     let answers = open(&place);
@@ -137,7 +137,7 @@ fn a_torn_end_is_cut_off() {
 fn one_request_is_carried_out_once_at_a_time() {
     let answers = open(&place());
     let running = new(&answers, 1);
-    assert!(matches!(answers.begin(key(1), 1), Begun::Running));
+    assert!(matches!(answers.begin(key(1), 1, &[]), Begun::Running));
     let told = Arc::new(AtomicUsize::new(0));
     let tell = |told: &Arc<AtomicUsize>| {
         let told = Arc::clone(told);
@@ -145,14 +145,14 @@ fn one_request_is_carried_out_once_at_a_time() {
             told.fetch_add(1, Ordering::SeqCst);
         }
     };
-    answers.wait(&key(1), tell(&told));
-    answers.wait(&key(1), tell(&told));
+    answers.wait(&key(1), &[], tell(&told));
+    answers.wait(&key(1), &[], tell(&told));
     assert_eq!(told.load(Ordering::SeqCst), 0);
     running.finish(&Outcome { kind: 27, errno: 0, fields: b"so" });
     assert_eq!(told.load(Ordering::SeqCst), 2);
-    answers.wait(&key(1), tell(&told));
+    answers.wait(&key(1), &[], tell(&told));
     assert_eq!(told.load(Ordering::SeqCst), 3, "it is done");
-    assert!(matches!(answers.begin(key(1), 1), Begun::Known(_)));
+    assert!(matches!(answers.begin(key(1), 1, &[]), Begun::Known(_)));
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn many_threads_write_one_log_which_stays_small() {
             scope.spawn(move || {
                 for number in 1..=2_000 {
                     let key = Key { uid: 0, client: [client + 1; 16], number, step: 0 };
-                    let Begun::New(running) = answers.begin(key, number) else { panic!("known") };
+                    let Begun::New(running) = answers.begin(key, number, &[]) else { panic!("known") };
                     running.intend(&Outcome { kind: 1, errno: 0, fields: &[client; 1000] }).unwrap();
                     running.finish(&Outcome { kind: 1, errno: 0, fields: &number.to_le_bytes() });
                 }
@@ -181,9 +181,9 @@ fn many_threads_write_one_log_which_stays_small() {
     assert_eq!((answers.number(), answers.len()), (number, 4));
     for client in 0..4u8 {
         let key = Key { uid: 0, client: [client + 1; 16], number: 2_000, step: 0 };
-        assert!(matches!(answers.begin(key, 1), Begun::Known(_)));
+        assert!(matches!(answers.begin(key, 1, &[]), Begun::Known(_)));
         let before = Key { number: 1_999, ..key };
-        assert!(matches!(answers.begin(before, 1), Begun::Unknown), "its client has the answer");
+        assert!(matches!(answers.begin(before, 1, &[]), Begun::Unknown), "its client has the answer");
     }
 }
 
@@ -200,7 +200,7 @@ fn what_cannot_be_noted_is_not_carried_out_and_not_forgotten() {
     drop(running);
     drop(new(&answers, 2));
     underway.finish(&Outcome { kind: 27, errno: 0, fields: b"so" });
-    assert!(matches!(answers.begin(key(1), 1), Begun::Known(bytes) if bytes == outcome(b"so")));
+    assert!(matches!(answers.begin(key(1), 1, &[]), Begun::Known(bytes) if bytes == outcome(b"so")));
 }
 
 #[test]

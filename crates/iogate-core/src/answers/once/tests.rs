@@ -3,6 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec;
+use core::slice;
 
 use proptest::prelude::*;
 
@@ -99,7 +100,7 @@ impl Process {
     fn write(&mut self, begins_anew: bool) -> bool {
         let writing = self.once.begin_writing(begins_anew, 100);
         let result = self.log.write(&writing.notes, writing.all.as_deref());
-        self.once.written(result.as_ref().map_or(Err(28), |()| Ok(())), 100);
+        self.once.written(result.as_ref().map_or(Err(28), |()| Ok(())));
         result.is_ok()
     }
 
@@ -128,7 +129,7 @@ fn notes_count_once_they_are_written_and_those_of_a_batch_together() {
     assert_eq!(second, third, "they wait together");
     assert_eq!(process.once.settled(first), None);
     process.log.write(&writing.notes, None).unwrap();
-    process.once.written(Ok(()), 100);
+    process.once.written(Ok(()));
     assert_eq!([first, second].map(|batch| process.once.settled(batch)), [Some(Ok(())), None]);
     process.log.medium_mut().fault.torn = Some(900);
     assert!(!process.write(false));
@@ -141,34 +142,78 @@ fn notes_count_once_they_are_written_and_those_of_a_batch_together() {
             Some(Ok(())),
         ]
     );
-    assert_eq!(process.once.begin(key(1)), Begun::Unknown, "its intent is in the log");
-    assert_eq!(process.once.begin(key(2)), Begun::New, "it must not be done, and may be asked for again");
+    assert_eq!(process.once.begin(key(1), &[]), Begun::Unknown, "its intent is in the log");
+    assert_eq!(
+        process.once.begin(key(2), &[]),
+        Begun::New,
+        "it must not be done, and may be asked for again"
+    );
     let mut next = process.restart();
     assert_eq!(next.once.unsettled().collect::<Vec<_>>(), [(key(1), &b"a"[..])]);
-    assert_eq!(next.once.begin(key(4)), Begun::New);
+    assert_eq!(next.once.begin(key(4), &[]), Begun::New);
 }
 
 #[test]
 fn an_outcome_is_known_although_the_log_does_not_take_it() {
     let mut process = Process::start(Paper::default());
-    assert_eq!(process.once.begin(key(1)), Begun::New);
+    assert_eq!(process.once.begin(key(1), &[]), Begun::New);
     process.note(to_note(1, State::Intent, b"before")).unwrap();
     process.log.medium_mut().fault.torn = Some(0);
     process.note(to_note(1, State::Outcome, b"so")).unwrap_err();
     assert!(process.once.end(&key(1)).is_empty());
-    assert_eq!(process.once.begin(key(1)), Begun::Known(b"so"));
-    assert_eq!(process.restart().once.begin(key(1)), Begun::Unknown, "until somebody has looked");
+    assert_eq!(process.once.begin(key(1), &[]), Begun::Known(b"so"));
+    assert_eq!(process.restart().once.begin(key(1), &[]), Begun::Unknown, "until somebody has looked");
 }
 
 #[test]
 fn who_asks_for_what_runs_goes_on_when_it_is_done() {
     let mut process = Process::start(Paper::default());
-    assert_eq!(process.once.begin(key(1)), Begun::New);
-    assert_eq!(process.once.begin(key(1)), Begun::Running);
-    assert_eq!([7, 8].map(|then| process.once.wait(&key(1), then)), [None, None]);
+    assert_eq!(process.once.begin(key(1), &[]), Begun::New);
+    assert_eq!(process.once.begin(key(1), &[]), Begun::Running);
+    assert_eq!([7, 8].map(|then| process.once.wait(&key(1), &[], then)), [None, None]);
     assert_eq!(process.once.end(&key(1)), [7, 8]);
-    assert_eq!(process.once.wait(&key(1), 9), Some(9), "it is done");
+    assert_eq!(process.once.wait(&key(1), &[], 9), Some(9), "it is done");
     assert!(process.once.end(&key(1)).is_empty());
+}
+
+#[test]
+fn a_name_is_one_requests_at_a_time() {
+    let mut once: Once<u64> = Once::new(Limits::default());
+    let [a, b, c] = [&b"a"[..], b"b", b"c"].map(Cow::Borrowed);
+    assert_eq!(once.begin(key(1), &[a.clone(), b.clone()]), Begun::New);
+    assert_eq!(once.begin(key(2), &[c.clone(), b.clone()]), Begun::Taken, "another has one of its names");
+    assert_eq!(once.begin(key(3), slice::from_ref(&c)), Begun::New, "it has taken none of them");
+    assert_eq!(once.wait(&key(2), &[c.clone(), b.clone()], 7), None);
+    assert_eq!(once.wait(&key(1), &[a.clone(), b.clone()], 8), None, "itself");
+    assert_eq!(once.end(&key(3)), [7], "it asks again");
+    assert_eq!(once.begin(key(2), &[c.clone(), b.clone()]), Begun::Taken);
+    assert_eq!(once.wait(&key(2), &[c.clone(), b.clone()], 7), None);
+    assert_eq!(once.end(&key(1)), [8, 7]);
+    assert_eq!(once.wait(&key(2), &[c.clone(), b.clone()], 7), Some(7), "the names are free");
+    assert_eq!(once.begin(key(2), &[c.clone(), b.clone()]), Begun::New);
+    assert!(once.end(&key(2)).is_empty());
+    assert_eq!(once.begin(key(4), &[a.clone(), a.clone()]), Begun::New, "twice the same");
+    assert!(once.end(&key(4)).is_empty());
+    assert_eq!(once.begin(key(5), slice::from_ref(&a)), Begun::New);
+}
+
+#[test]
+fn a_value_that_cannot_be_noted_leaves_the_one_before() {
+    let mut process = Process::start(Paper::default());
+    process.note(to_note(1, State::Value, b"first")).unwrap();
+    // Two in a batch that fails, and one behind them in a batch that fails too.
+    let failing = process.once.note(&[to_note(1, State::Value, b"b"), to_note(1, State::Value, b"c")], 100);
+    let writing = process.once.begin_writing(false, 100);
+    let behind = process.once.note(&[to_note(1, State::Value, b"d")], 100);
+    process.log.medium_mut().fault.torn = Some(500);
+    process.log.write(&writing.notes, None).unwrap_err();
+    process.once.written(Err(28));
+    assert_eq!(process.once.settled(failing), Some(Err(28)));
+    assert_eq!(process.once.begin(key(1), &[]), Begun::Known(b"d"), "which is still to be written");
+    assert!(!process.write(false));
+    assert_eq!(process.once.settled(behind), Some(Err(28)));
+    assert_eq!(process.once.begin(key(1), &[]), Begun::Known(b"first"));
+    assert_eq!(process.restart().once.begin(key(1), &[]), Begun::Known(b"first"), "as the log has it");
 }
 
 #[test]
@@ -182,7 +227,7 @@ fn what_did_not_fit_is_never_found_behind_what_comes_later() {
     process.note(to_note(2, State::Intent, b"")).unwrap();
     assert_eq!(process.log.bytes(), (HEADER_BYTES + NOTE_BYTES) as u64);
     let mut next = process.restart();
-    assert_eq!((next.once.table().len(), next.once.begin(key(1))), (1, Begun::New));
+    assert_eq!((next.once.table().len(), next.once.begin(key(1), &[])), (1, Begun::New));
 }
 
 #[test]
@@ -206,7 +251,7 @@ fn a_log_begins_anew_with_what_is_remembered_or_grows_on() {
     let number = process.log.number();
     let mut next = process.restart();
     assert_eq!((next.log.number(), next.once.table().len()), (number, 3));
-    assert_eq!(next.once.begin(key(3)), Begun::Known(b"and"));
+    assert_eq!(next.once.begin(key(3), &[]), Begun::Known(b"and"));
 }
 
 #[test]
@@ -327,6 +372,7 @@ impl Observer {
 
     fn is_right(&self, number: u64, found: Begun<'_>) -> bool {
         match found {
+            Begun::Taken => unreachable!("nothing has a name"),
             Begun::Running => self.stages.contains_key(&number),
             Begun::New => !self.stages.contains_key(&number) && !self.done.contains(&number),
             Begun::Known(bytes) => bytes == number.to_le_bytes() && self.done.contains(&number),
@@ -345,7 +391,7 @@ proptest! {
         for step in steps {
             match step {
                 Step::Begin(number) => {
-                    let found = process.once.begin(key(number));
+                    let found = process.once.begin(key(number), &[]);
                     prop_assert!(observer.is_right(number, found), "request {number}: {found:?}");
                     if found == Begun::New {
                         observer.stages.insert(number, Stage::Begun);
@@ -408,12 +454,12 @@ proptest! {
                 }
                 (_, Some(Fate::Running(waiting))) => {
                     prop_assert_eq!(once.begin_recent(key(number), || now), Begun::Running);
-                    prop_assert_eq!(once.wait(&key(number), copy), None);
+                    prop_assert_eq!(once.wait(&key(number), &[], copy), None);
                     waiting.push(copy);
                 }
                 (_, Some(&mut Fate::Done(answer, time))) if now <= time + 60 => {
                     prop_assert_eq!(once.begin_recent(key(number), || now), Begun::Known(&answer.to_le_bytes()));
-                    prop_assert_eq!(once.wait(&key(number), copy), Some(copy));
+                    prop_assert_eq!(once.wait(&key(number), &[], copy), Some(copy));
                 }
                 (_, _) => {
                     prop_assert_eq!(once.begin_recent(key(number), || now), Begun::New);
