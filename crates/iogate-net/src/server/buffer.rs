@@ -1,5 +1,5 @@
-//! Memory of data underway: page-aligned, in a few sizes, used again, and never more than the server may use. Of those that
-//! share it, each has no more than it leaves free.
+//! Memory of data underway: page-aligned, in a few sizes, used again, and never more than the server may use, with what is kept to be
+//! used again. Of those that share it, each has no more than it leaves free.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,6 +20,8 @@ const fn class_bytes(class: usize) -> usize {
 pub(super) struct Pool {
     classes: [Mutex<Class>; CLASSES],
     used: AtomicUsize,
+    /// Bytes that are kept to be used again.
+    kept: AtomicUsize,
     max: usize,
     /// Somebody has found no room.
     short: AtomicBool,
@@ -51,20 +53,49 @@ impl Pool {
     /// A pool of at most `max` bytes, and of one buffer of any size. It calls `room` when a buffer comes back after
     /// one was not to be had.
     pub(super) fn new(max: usize, room: impl Fn() + Send + Sync + 'static) -> Arc<Pool> {
-        let (used, short) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Arc::new(Pool { classes: Default::default(), used, max, short, room: Box::new(room) })
+        let (used, kept, short) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
+        Arc::new(Pool { classes: Default::default(), used, kept, max, short, room: Box::new(room) })
     }
 
     /// A buffer for `bytes` bytes, at most [`PAYLOAD_BYTES_MAX`]; `None` when there is no room: `room` will be called.
     pub(super) fn take(self: &Arc<Self>, share: &Arc<Share>, bytes: usize) -> Option<Buffer> {
         let class = (0..CLASSES).find(|&class| bytes <= class_bytes(class))?;
         let charge = self.charge(share, class_bytes(class))?;
-        let mut kept = self.classes[class].lock().unwrap_or_else(PoisonError::into_inner);
-        let memory = kept.kept.pop();
-        kept.spare = kept.spare.min(kept.kept.len());
-        drop(kept);
-        let memory = memory.unwrap_or_else(|| PageMemory::new(class_bytes(class)));
+        let memory = self.take_kept(class).unwrap_or_else(|| {
+            self.make_room();
+            PageMemory::new(class_bytes(class))
+        });
         Some(Buffer { memory: Some(memory), class, charge })
+    }
+
+    fn take_kept(&self, class: usize) -> Option<PageMemory> {
+        let mut of_class = self.classes[class].lock().unwrap_or_else(PoisonError::into_inner);
+        let memory = of_class.kept.pop()?;
+        of_class.spare = of_class.spare.min(of_class.kept.len());
+        self.kept.fetch_sub(class_bytes(class), Ordering::SeqCst);
+        Some(memory)
+    }
+
+    /// Keeps memory to be used again, if what is in use, this included, leaves room for what is kept.
+    fn keep(&self, class: usize, memory: PageMemory) {
+        if self.is_full() {
+            return;
+        }
+        let mut of_class = self.classes[class].lock().unwrap_or_else(PoisonError::into_inner);
+        of_class.kept.push(memory);
+        self.kept.fetch_add(class_bytes(class), Ordering::SeqCst);
+    }
+
+    /// Whether more is in use and kept than the server may use.
+    fn is_full(&self) -> bool {
+        self.used.load(Ordering::SeqCst) + self.kept.load(Ordering::SeqCst) > self.max
+    }
+
+    /// Frees what is kept of other sizes, the largest first, until what is in use fits.
+    fn make_room(&self) {
+        for class in (0..CLASSES).rev() {
+            while self.is_full() && self.take_kept(class).is_some() {}
+        }
     }
 
     /// Takes bytes without the memory: for what is allocated elsewhere. Otherwise as [`Pool::take`].
@@ -113,14 +144,15 @@ impl Pool {
 
     /// Frees what has not been needed since this was called before.
     pub(super) fn trim(&self) {
-        for class in &self.classes {
-            let mut class = class.lock().unwrap_or_else(PoisonError::into_inner);
-            let spare = class.spare.min(class.kept.len());
-            let rest = class.kept.len() - spare;
-            let freed = class.kept.split_off(rest);
-            class.kept.shrink_to_fit();
-            class.spare = rest;
-            drop(class);
+        for (class, of_class) in self.classes.iter().enumerate() {
+            let mut of_class = of_class.lock().unwrap_or_else(PoisonError::into_inner);
+            let spare = of_class.spare.min(of_class.kept.len());
+            let rest = of_class.kept.len() - spare;
+            let freed = of_class.kept.split_off(rest);
+            self.kept.fetch_sub(freed.len() * class_bytes(class), Ordering::SeqCst);
+            of_class.kept.shrink_to_fit();
+            of_class.spare = rest;
+            drop(of_class);
             drop(freed);
         }
     }
@@ -155,8 +187,7 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let memory = self.memory.take().expect("dropped once");
-        let class = &self.charge.pool.classes[self.class];
-        class.lock().unwrap_or_else(PoisonError::into_inner).kept.push(memory);
+        self.charge.pool.keep(self.class, memory);
     }
 }
 
@@ -235,6 +266,24 @@ mod tests {
         pool.trim();
         assert_eq!(kept(), 1);
         pool.trim();
-        assert_eq!(kept(), 0);
+        assert_eq!((kept(), pool.kept.load(Ordering::SeqCst)), (0, 0));
+    }
+
+    #[test]
+    fn what_is_kept_and_what_is_used_is_no_more_than_allowed() {
+        let pool = Pool::new(64 * PAGE_BYTES, || {});
+        let share = Arc::default();
+        let held = || pool.used.load(Ordering::SeqCst) + pool.kept.load(Ordering::SeqCst);
+        for bytes in [PAGE_BYTES, 4 * PAGE_BYTES, 16 * PAGE_BYTES, PAGE_BYTES] {
+            let taken: Vec<_> = std::iter::from_fn(|| pool.take(&share, bytes)).collect();
+            assert!(!taken.is_empty() && held() <= 64 * PAGE_BYTES, "{bytes}: {}", held());
+            drop(taken);
+            assert!(held() <= 64 * PAGE_BYTES, "{bytes}: {}", held());
+        }
+        // One of any size, and nothing of it is kept.
+        let large = pool.take(&share, 256 * PAGE_BYTES).unwrap();
+        assert_eq!(held(), 256 * PAGE_BYTES);
+        drop(large);
+        assert_eq!(held(), 0);
     }
 }

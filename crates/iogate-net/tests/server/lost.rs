@@ -319,5 +319,5 @@ fn what_cannot_be_looked_up_after_a_kill_is_not_taken_for_removed() {
     });
     let mut client = Raw::greet(setup.unix());
     client.write(&known(2, &unlink, &[]));
-    assert_eq!(i32::from(client.reply().errno), libc::EIO);
+    assert_eq!(client.reply().errno, libc::EIO);
 }
