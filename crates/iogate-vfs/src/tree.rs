@@ -337,9 +337,12 @@ pub trait TreeFile: Send + Sync {
         None
     }
 
-    /// The file's description for batches at its end, where the kernel decides where that is; opened anew. `None`: it has none.
-    fn append_file(&self) -> Option<Arc<AppendFile>> {
-        None
+    /// The file's description for batches at its end, where the kernel decides where that is; opened anew. `None`: it can have none.
+    ///
+    /// # Errors
+    /// If it cannot be opened now: it may be later.
+    fn append_file(&self) -> io::Result<Option<Arc<AppendFile>>> {
+        Ok(None)
     }
 
     /// Whether [`append`](TreeFile::append) writes.

@@ -70,6 +70,8 @@ pub(super) struct Lane {
     queue: Mutex<AppendLane<Append>>,
     /// The file's own description; `None`: it has none.
     appender: OnceLock<Option<Arc<AppendFile>>>,
+    /// One at a time opens it.
+    opening: Mutex<()>,
 }
 
 /// A record that is to be appended.
@@ -226,34 +228,36 @@ impl Lane {
         None
     }
 
-    /// The file's own description, which is opened by the first record.
-    fn appender(&self, file: &OpenFile, export: &Served) -> Option<&Arc<AppendFile>> {
-        let open = || {
-            let appender = file.file.append_file()?;
-            if let Some(answers) = &export.answers {
-                settle(answers, &*file.file, &appender);
-            }
-            Some(appender)
-        };
-        self.appender.get_or_init(open).as_ref()
+    /// The file's own description, which is opened by the first record. A failure is not for good.
+    fn appender(&self, file: &OpenFile, export: &Served) -> io::Result<Option<&Arc<AppendFile>>> {
+        let _opening = lock(&self.opening);
+        if let Some(appender) = self.appender.get() {
+            return Ok(appender.as_ref());
+        }
+        let appender = file.file.append_file()?;
+        if let (Some(answers), Some(appender)) = (&export.answers, &appender) {
+            settle(answers, &*file.file, appender);
+        }
+        Ok(self.appender.get_or_init(|| appender).as_ref())
     }
 
     /// Finds out what became of records that were underway when the process before ended. Before anybody can change the file.
-    pub(super) fn settle(&self, file: &OpenFile, export: &Served) {
+    pub(super) fn settle(&self, file: &OpenFile, export: &Served) -> io::Result<()> {
         let is_due = |answers: &Arc<Answers>| answers.has_unsettled(&file.file.identity());
         if export.answers.as_ref().is_some_and(is_due) {
-            self.appender(file, export);
+            self.appender(file, export)?;
         }
+        Ok(())
     }
 
     /// Makes a batch of records, and notes it. `None`: they have been answered.
     fn begin(&self, mut records: Vec<Append>) -> Option<Batch> {
         let first = &records[0].write;
         let (file, session) = (Arc::clone(&first.file), Arc::clone(first.session()));
-        let size = match self.appender(&file, &session.export) {
+        let size = self.appender(&file, &session.export).and_then(|appender| match appender {
             Some(appender) => appender.size(),
-            None => file.file.attr().map(|attr| attr.size),
-        };
+            None => Ok(file.file.attr()?.size),
+        });
         let place = match size {
             Ok(place) => place,
             Err(error) => {

@@ -295,7 +295,7 @@ impl Session {
             file.class(&self.export.engine);
         }
         if wish.flags & open::WRITE != 0 {
-            file.lane.settle(&file, &self.export);
+            file.lane.settle(&file, &self.export)?;
         }
         self.fill(wish.handle, file);
         Ok(Outcome::kept(&opened))
@@ -377,6 +377,7 @@ impl Asked {
             self.answer = answer;
         }
         let value = self.held.value(&self.header);
+        let mut opening = Opening::of(&session, request);
         let outcome = match session.acts_for(&self.header, self.groups, request) {
             Err(refusal) => Err(refusal.into()),
             Ok(caller) => match session.remembers(caller, request) {
@@ -387,6 +388,7 @@ impl Asked {
                         Begun::New(running) => session.carry_out_noted(running, caller, request, value),
                         Begun::Known(known) => session.repeat(caller, request, &known),
                         Begun::Running | Begun::Taken => {
+                            opening.goes_on();
                             let again = Arc::clone(&session);
                             let names: Vec<_> =
                                 names.into_iter().map(|name| name.into_owned().into()).collect();
@@ -401,9 +403,8 @@ impl Asked {
                 }
             },
         };
-        if let (Request::Open(open), Err(_)) = (request, &outcome) {
-            session.release(open.handle);
-        }
+        // Before the answer, as the client may then take the handle for another file.
+        drop(opening);
         let Asked { answer, held: Held { mut charge, .. }, .. } = self;
         match outcome {
             Ok(Outcome::Done) => answer.done(),
@@ -416,6 +417,32 @@ impl Asked {
                 answer.bytes(bytes, charge);
             }
             Err(Failed(refusal)) => answer.refuse(&refusal),
+        }
+    }
+}
+
+/// Gives up the handle that an open has taken, if it is not filled by then: it failed, or panicked.
+struct Opening {
+    session: Arc<Session>,
+    handle: Option<u32>,
+}
+
+impl Opening {
+    fn of(session: &Arc<Session>, request: &Request<'_>) -> Opening {
+        let handle = if let Request::Open(open) = request { Some(open.handle) } else { None };
+        Opening { session: Arc::clone(session), handle }
+    }
+
+    /// It is carried out later.
+    fn goes_on(&mut self) {
+        self.handle = None;
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        if let Some(handle) = self.handle {
+            self.session.release(handle);
         }
     }
 }

@@ -258,6 +258,26 @@ fn a_record_that_was_not_taken_and_then_forgotten_is_appended_when_it_comes_agai
     assert_eq!((offsets, &setup.tree.content("f")[..]), ([0, 3], &b"onetwo"[..]));
 }
 
+#[test]
+fn an_append_that_finds_no_descriptor_fails_and_the_next_does_not() {
+    let setup = Setup::new();
+    let mut client = Raw::greet(setup.tcp());
+    client.open(1, "f", RDWR).ok::<Opened>();
+    setup.tree.no_descriptors.store(true, Ordering::SeqCst);
+    assert_eq!(client.ask(&append(3), b"one").errno, libc::EMFILE);
+    setup.tree.no_descriptors.store(false, Ordering::SeqCst);
+    assert_eq!(client.ask(&append(3), b"two").ok::<Written>().offset, 0);
+    assert_eq!(setup.tree.content("f"), b"two");
+}
+
+#[test]
+fn a_handle_is_free_again_when_its_open_has_panicked() {
+    let setup = Setup::new();
+    let mut client = Raw::greet(setup.tcp());
+    assert_eq!(client.open(1, "defect", RDWR).errno, libc::EIO);
+    client.open(1, "f", RDWR).ok::<Opened>();
+}
+
 /// The server was killed when that was done, and before the log knew.
 #[test]
 fn an_attribute_of_an_open_file_is_set_and_removed_once() {

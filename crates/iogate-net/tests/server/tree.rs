@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, RwLock};
 
 use iogate_core::FileId;
 use iogate_core::wire::{Attr, Change, Entry, Gone, Identity, Space, open};
-use iogate_engine::store::{Io, IoDone, MemoryStore, OpenMode, Segment};
+use iogate_engine::store::{AppendFile, Io, IoDone, MemoryStore, OpenMode, Segment};
 use iogate_engine::{FileHandle, Store};
 use iogate_vfs::{Caller, OpenHow, Tree, TreeFile};
 
@@ -110,6 +110,8 @@ pub(crate) struct MemoryTree {
     pub(crate) made: AtomicU64,
     /// Everything is done in the process's own name.
     pub(crate) own_only: AtomicBool,
+    /// Files cannot be opened for appends.
+    pub(crate) no_descriptors: Arc<AtomicBool>,
     /// Of the last operation.
     pub(crate) caller: Mutex<Option<Caller>>,
     /// In front of the attributes of `door`, and of making anything below it.
@@ -118,6 +120,7 @@ pub(crate) struct MemoryTree {
 
 struct MemoryTreeFile {
     store: Arc<SlowStore>,
+    no_descriptors: Arc<AtomicBool>,
     data: FileHandle,
 }
 
@@ -131,7 +134,8 @@ impl MemoryTree {
             return Err(errno(libc::ENOENT));
         }
         let data = self.store.open(path, OpenMode { write: true, create: true })?;
-        Ok(MemoryTreeFile { store: self.store.clone(), data })
+        let (store, no_descriptors) = (self.store.clone(), self.no_descriptors.clone());
+        Ok(MemoryTreeFile { store, no_descriptors, data })
     }
 
     /// What is in a file.
@@ -165,6 +169,7 @@ impl Tree for MemoryTree {
 
     fn open(&self, caller: Caller, path: &Path, how: OpenHow) -> io::Result<Arc<dyn TreeFile>> {
         *self.caller.lock().unwrap() = Some(caller);
+        assert_ne!(path, Path::new("defect"), "no file of this tree");
         let mut names = self.names.lock().unwrap();
         if how.flags & open::EXCLUSIVE != 0 && names.contains_key(path) {
             return Err(errno(libc::EEXIST));
@@ -293,6 +298,10 @@ impl TreeFile for MemoryTreeFile {
 
     fn allocate(&self, _: u32, _: u64, _: u64) -> io::Result<()> {
         Ok(())
+    }
+
+    fn append_file(&self) -> io::Result<Option<Arc<AppendFile>>> {
+        if self.no_descriptors.load(Ordering::SeqCst) { Err(errno(libc::EMFILE)) } else { Ok(None) }
     }
 
     fn seek(&self, offset: u64, hole: bool) -> io::Result<u64> {

@@ -233,19 +233,21 @@ impl TreeFile for DirectoryFile {
         Ok(rustix::fs::seek(&self.fd, from)?)
     }
 
-    fn append_file(&self) -> Option<Arc<AppendFile>> {
+    fn append_file(&self) -> io::Result<Option<Arc<AppendFile>>> {
         let flags = OFlags::APPEND | OFlags::CLOEXEC;
         let path = ProcPath::new(&self.fd);
         let open = |access| rustix::fs::openat(CWD, path.as_bytes(), flags | access, Mode::empty());
         // To be read by those who look for records that were torn.
         let fd = open(OFlags::RDWR).or_else(|_| open(OFlags::WRONLY));
-        let opened = fd.map_err(io::Error::from).and_then(|fd| self.store.adopt_appending(fd));
-        if let Err(error) = &opened
-            && error.kind() != io::ErrorKind::Unsupported
-        {
-            tracing::warn!(%error, "a file cannot be opened for appends: its size says where they go");
+        match fd.map_err(io::Error::from).and_then(|fd| self.store.adopt_appending(fd)) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(None),
+            Err(error) if may_go_better(&error) => Err(error),
+            Err(error) => {
+                tracing::warn!(%error, "a file cannot be opened for appends: its size says where they go");
+                Ok(None)
+            }
         }
-        opened.ok()
     }
 
     fn before_write(&self, offset: u64) {
@@ -280,4 +282,12 @@ impl TreeFile for DirectoryFile {
     fn remove_xattr(&self, caller: Caller, name: &[u8]) -> io::Result<()> {
         self.names.act(caller, || rustix::fs::fremovexattr(&self.fd, name))
     }
+}
+
+/// Whether what has failed may succeed later.
+fn may_go_better(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::EAGAIN | libc::EINTR)
+    )
 }
