@@ -201,6 +201,31 @@ fn what_cannot_be_looked_up_after_a_kill_is_not_taken_for_removed() {
     assert_eq!(status, Status::Io);
 }
 
+/// A handle that the next server cannot find does not tell that its directory is gone.
+#[test]
+fn what_a_lost_handle_leads_to_is_not_taken_for_removed() {
+    if is_root() {
+        // Its handles are the kernel's, which are not lost.
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("dir")).unwrap();
+    std::fs::write(folder.path().join("dir/f"), "there").unwrap();
+    let server = serve(folder.path(), How::default());
+    let mut client = Client::connect(&server);
+    let dir = client.look_up(client.root, b"dir").unwrap();
+    let call = Request::Remove(Place { dir, name: b"f" });
+    drop(server);
+    let file = known(&std::fs::File::open(folder.path().join("dir/f")).unwrap()).unwrap().identity;
+    let noted = Noted { call, kind: KindOf::UNLINK, file, other: Identity::default(), had: 0 };
+    note(folder.path(), &mut client, &[noted]);
+    let server = serve(folder.path(), How { keeps_answers: true, ..How::default() });
+    let mut client = Client::connect(&server);
+    client.xid = FIRST - 1;
+    let Reply::Removed(status, _) = client.call(&call) else { panic!("another answer") };
+    assert_ne!(status, Status::Ok);
+}
+
 /// What tells after a kill what each has done: the name was no other's between its look-up and its outcome.
 #[test]
 fn a_name_has_one_intent_at_a_time_in_the_log() {
@@ -301,9 +326,27 @@ fn a_guarded_change_is_answered_as_it_would_have_been() {
     }
     assert_eq!(of(folder.path()), before);
 
-    // It was not done.
+    // It was not done, and its guard does not fit because of another one, whose data stays.
+    let folder = new();
     let server = serve(folder.path(), keeping());
     let mut client = Client::connect(&server);
+    let call = guarded(&mut client, 0);
+    drop(server);
+    let none = Identity::default();
+    note(folder.path(), &mut client, &[Noted { call, kind: SET_ATTR, file: none, other: none, had: 1 }]);
+    std::fs::write(folder.path().join("file"), "written since").unwrap();
+    let server = serve(folder.path(), keeping());
+    let mut client = Client::connect(&server);
+    client.xid = FIRST - 1;
+    assert_eq!(said(&client.call(&call)).0, Status::Io);
+    assert_eq!(of(folder.path()), (0o644, 13));
+    drop(server);
+
+    // It was not done.
+    let folder = new();
+    let server = serve(folder.path(), keeping());
+    let mut client = Client::connect(&server);
+    let before = of(folder.path());
     let call = guarded(&mut client, 0);
     drop(server);
     let (file, other, had) = (Identity::default(), Identity::default(), 1);

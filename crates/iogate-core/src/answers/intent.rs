@@ -10,7 +10,7 @@ record! {
     NameIntent<'a> {
         /// The [request's kind](Request::kind), or [`NameIntent::UNTOLD`].
         kind: u16,
-        /// What the path named before; zeros: nothing, or it matters not.
+        /// What the path named before; zeros: nothing. Of an extended attribute: whose it is.
         file: Identity,
         /// What the other path named before; zeros: nothing.
         other: Identity,
@@ -93,11 +93,24 @@ impl NameIntent<'_> {
             Request::LINK => self.other == NOBODY && self.file != NOBODY && found.other == self.file,
             Request::UNLINK => self.file != NOBODY && found.file != self.file,
             Request::RENAME => return self.judge_rename(found),
+            // The name is another file's by now.
+            Request::SET_XATTR | Request::REMOVE_XATTR if found.file != self.file => return Verdict::Unknown,
             Request::SET_XATTR => self.had == 0 && found.has,
             Request::REMOVE_XATTR => self.had != 0 && !found.has,
             _ => return Verdict::Unknown,
         };
         if is_done { Verdict::Done } else { Verdict::NotDone }
+    }
+
+    /// Whether a request can do nothing, by what it noted: then it need not be in the log, as doing nothing again does no harm. Of an open
+    /// that is not known, as it may truncate what is there.
+    pub fn does_nothing(&self) -> bool {
+        match self.kind {
+            Request::MAKE_NODE | Request::SYMLINK => self.file != NOBODY,
+            Request::LINK => self.other != NOBODY,
+            Request::UNLINK | Request::RENAME => self.file == NOBODY,
+            _ => false,
+        }
     }
 
     /// Also right where the two change places.

@@ -54,7 +54,7 @@ pub enum Begun<'a> {
     Known(&'a [u8]),
     /// It is being carried out: [wait](Once::wait).
     Running,
-    /// Another has one of its names: [wait](Once::wait), and begin it then.
+    /// Another has one of its names: [wait](Once::wait), begin it then, or [give it up](Once::give_up).
     Taken,
     /// Nobody can tell any more whether it was.
     Unknown,
@@ -133,7 +133,8 @@ impl<J> Once<J> {
         &self.table
     }
 
-    /// Takes in a request that changes these names. No other has one of them until it [ends](Once::end).
+    /// Takes in a request that changes these names, whose parts end with `/`. No other has one of them, or what is above or below it, until
+    /// it [ends](Once::end).
     pub fn begin(&mut self, key: Key, names: &[Cow<'_, [u8]>]) -> Begun<'_> {
         if self.underway.has(&key) {
             return Begun::Running;
@@ -168,10 +169,17 @@ impl<J> Once<J> {
         self.end(key)
     }
 
-    /// Has `then` go on when a request is done that is being carried out, or the one that has one of its names. Returns it if there is
-    /// none: then it goes on now.
+    /// Has `then` go on when a request is done that is being carried out, or when it can have its names. Returns it if there is nothing to
+    /// wait for: then it goes on now.
     pub fn wait(&mut self, key: &Key, names: &[Cow<'_, [u8]>], then: J) -> Option<J> {
         self.underway.wait(key, names, then)
+    }
+
+    /// One that has [waited](Once::wait) for its names has gone on; if it has not [begun](Once::begin), they are given up. Returns what
+    /// goes on now.
+    #[must_use]
+    pub fn give_up(&mut self, key: &Key) -> Vec<J> {
+        self.underway.give_up(key)
     }
 
     /// A request is no longer being carried out. Returns what goes on now.

@@ -3,7 +3,8 @@
 //! An entry goes when its client says that it has the answer, and when there are too many or it is too old: the client then is
 //! told that nobody knows, instead of having its request carried out twice. Where there are too many, the user with most of
 //! them loses the older half of its own. Where [numbers are in no order](Limits::unordered), it is the client with most of them, and what
-//! it has lost is new again. A client of which there is no entry counts as one: how far it has all answers is known as long.
+//! it has lost is new again. A client of which there is no entry counts as one, and goes as one:
+//! what it has lost is then new again, too.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;

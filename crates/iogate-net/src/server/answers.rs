@@ -19,14 +19,6 @@ use super::session::Session;
 
 const NOBODY: Identity = Identity { inode: 0, generation: 0 };
 
-/// An attribute of a file that is open.
-struct Attribute<'a> {
-    name: &'a [u8],
-    /// Where the file is, if its tree knows.
-    place: Option<PathBuf>,
-    is_there: bool,
-}
-
 impl Session {
     /// By what a request is known when it comes again, and to whom; `None` if it may as well be carried out again, or nobody
     /// would know it.
@@ -43,40 +35,56 @@ impl Session {
         Some((Arc::clone(answers), Key::of(caller.uid, &caller.origin)?))
     }
 
-    /// The names that a request changes, which no other changes meanwhile: that of an open file if its tree knows it.
+    /// The names that a request changes, which no other changes meanwhile: that of an open file if its tree knows it. As the client
+    /// spells them: who goes through a symbolic link has another name.
     pub(super) fn names_of<'a>(&self, request: &Request<'a>) -> Vec<Cow<'a, [u8]>> {
         if let Some((handle, _)) = attribute_by_handle(request) {
             let path = self.file(handle).ok().and_then(|open| open.file.path());
             return path.map(|path| Cow::Owned(path.into_os_string().into_vec())).into_iter().collect();
         }
-        paths(request).into_iter().filter(|path| !path.is_empty()).map(Cow::Borrowed).collect()
+        paths(request).into_iter().filter(|path| !path.is_empty()).map(spelt_out).collect()
     }
 
-    /// Carries out a request, with its intent noted before and its outcome behind.
+    /// Carries out a request that has its names, with its intent noted before and its outcome behind.
     pub(super) fn carry_out_noted(
         &self,
         running: Running,
+        names: &[Cow<'_, [u8]>],
         caller: Caller,
         request: &Request<'_>,
         value: &[u8],
     ) -> Result<Outcome, Failed> {
-        let attribute = self.attribute_by_handle(caller, request);
-        let intent = match &attribute {
-            Some(Attribute { name, place: Some(path), is_there }) => {
-                let (kind, had, path) = (request.kind(), u8::from(*is_there), path.as_os_str().as_bytes());
-                NameIntent { kind, file: NOBODY, other: NOBODY, had, path, to: name }
+        let intent = match (attribute_by_handle(request), names) {
+            (None, _) => intent(&*self.export.tree, caller, request),
+            (Some((handle, name)), [path]) => {
+                self.attribute_intent(caller, (request.kind(), handle), path, name)
             }
-            // Where the file is, or whether it has the attribute, nobody can say.
-            Some(Attribute { name, place: None, .. }) => untold(b"", name),
-            None => intent(&*self.export.tree, caller, request),
+            // Where the file is, nobody can say.
+            (Some((_, name)), _) => untold(b"", name),
         };
+        if intent.does_nothing() {
+            let result = self.carry_out(caller, request, value);
+            if result.is_err() {
+                return result;
+            }
+            return self.finished(running, request.kind(), result);
+        }
         match running.intend(&intent) {
             // A full disk must not keep anybody from making room. This process knows the request again, the next one will not.
             Err(error) if is_full(&error) && matches!(request, Request::Unlink(_)) => {}
             noted => noted?,
         }
         let result = self.carry_out(caller, request, value);
-        let kind = request.kind();
+        self.finished(running, request.kind(), result)
+    }
+
+    /// Notes what was done.
+    fn finished(
+        &self,
+        running: Running,
+        kind: u16,
+        result: Result<Outcome, Failed>,
+    ) -> Result<Outcome, Failed> {
         match &result {
             Ok(Outcome::Fields(fields)) => {
                 // A file that was created is opened again by its identity.
@@ -90,13 +98,22 @@ impl Session {
         result
     }
 
-    /// What a request for an attribute of an open file is about.
-    fn attribute_by_handle<'a>(&self, caller: Caller, request: &Request<'a>) -> Option<Attribute<'a>> {
-        let (handle, name) = attribute_by_handle(request)?;
-        let unknown = Attribute { name, place: None, is_there: false };
-        let Ok(open) = self.file(handle) else { return Some(unknown) };
-        let Ok(found) = unless_absent(open.file.xattr(caller, name)) else { return Some(unknown) };
-        Some(Attribute { name, place: open.file.path(), is_there: found.is_some() })
+    /// The intent of a request of this kind for an attribute of the file with this handle, which is at `path`.
+    fn attribute_intent<'a>(
+        &self,
+        caller: Caller,
+        (kind, handle): (u16, u32),
+        path: &'a [u8],
+        name: &'a [u8],
+    ) -> NameIntent<'a> {
+        let own = self.file(handle).map(|open| open.file.identity());
+        // As the server looks at it after a kill. Another file may have the name that this one had.
+        match (own, found(&*self.export.tree, caller, kind, path, name)) {
+            (Ok(file), Ok(found)) if file == found.file => {
+                NameIntent { kind, file, other: NOBODY, had: found.has.into(), path, to: name }
+            }
+            _ => untold(path, name),
+        }
     }
 
     /// Answers a request that was carried out before, in this session or another.
@@ -147,6 +164,16 @@ fn attribute_by_handle<'a>(request: &Request<'a>) -> Option<(u32, &'a [u8])> {
     (handle != NO_HANDLE).then_some((handle, name))
 }
 
+/// A path without what says nothing, as in `a//b` and `a/./b`.
+fn spelt_out(path: &[u8]) -> Cow<'_, [u8]> {
+    let says_nothing = |part: &[u8]| part.is_empty() || part == b".";
+    if path.split(|&byte| byte == b'/').any(says_nothing) {
+        let path: PathBuf = as_path(path).components().collect();
+        return path.into_os_string().into_vec().into();
+    }
+    path.into()
+}
+
 /// The intent of a request of which nobody will be able to tell what became of it.
 fn untold<'a>(path: &'a [u8], to: &'a [u8]) -> NameIntent<'a> {
     NameIntent { kind: NameIntent::UNTOLD, file: NOBODY, other: NOBODY, had: 0, path, to }
@@ -173,8 +200,8 @@ fn found(tree: &dyn Tree, caller: Caller, kind: u16, path: &[u8], to: &[u8]) -> 
         |path| Ok::<_, io::Error>(unless_absent(tree.identity(caller, as_path(path)))?.unwrap_or_default());
     Ok(match kind {
         Request::SET_XATTR | Request::REMOVE_XATTR => {
-            let found = unless_absent(tree.xattr(caller, as_path(path), to))?;
-            Found { has: found.is_some(), ..Found::default() }
+            let has = unless_absent(tree.xattr(caller, as_path(path), to))?.is_some();
+            Found { file: named(path)?, has, ..Found::default() }
         }
         Request::LINK | Request::RENAME => {
             Found { file: named(path)?, other: named(to)?, ..Found::default() }

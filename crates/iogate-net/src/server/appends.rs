@@ -4,7 +4,8 @@
 //! this machine's, the kernel decides where a batch goes (`O_APPEND`), with respect to everybody who writes to the file; else
 //! the file's size does, when the batch before is done.
 //!
-//! No lock is held while anything is asked of the file, the gate or the log of answers; completions only hand a batch on to a worker.
+//! No lock of the lane is held while anything is asked of the file, the gate or the log of answers; completions only hand a batch on to a
+//! worker. Only who opens the file's description keeps out others who need it.
 
 use std::collections::HashMap;
 use std::io;
@@ -211,7 +212,7 @@ impl Lane {
             Begun::New(running) => return Some(Append { write, since, running: Some(running) }),
             Begun::Running | Begun::Taken => {
                 let lane = Arc::clone(self);
-                answers.wait(&key, &[], move || {
+                answers.wait(&key, move || {
                     let session = Arc::clone(write.session());
                     if lane.push(Append { write, since, running: None }) {
                         lane.go_on_soon(&session);

@@ -60,7 +60,7 @@ impl Pool {
     /// A buffer for `bytes` bytes, at most [`PAYLOAD_BYTES_MAX`]; `None` when there is no room: `room` will be called.
     pub(super) fn take(self: &Arc<Self>, share: &Arc<Share>, bytes: usize) -> Option<Buffer> {
         let class = (0..CLASSES).find(|&class| bytes <= class_bytes(class))?;
-        let charge = self.charge(share, class_bytes(class))?;
+        let charge = self.charged(share, class_bytes(class))?;
         let memory = self.take_kept(class).unwrap_or_else(|| {
             self.make_room();
             PageMemory::new(class_bytes(class))
@@ -100,6 +100,12 @@ impl Pool {
 
     /// Takes bytes without the memory: for what is allocated elsewhere. Otherwise as [`Pool::take`].
     pub(super) fn charge(self: &Arc<Self>, share: &Arc<Share>, bytes: usize) -> Option<Charge> {
+        let charge = self.charged(share, bytes)?;
+        self.make_room();
+        Some(charge)
+    }
+
+    fn charged(self: &Arc<Self>, share: &Arc<Share>, bytes: usize) -> Option<Charge> {
         if !self.reserve(share, bytes) {
             self.ask_for_room();
             // What came back before that was seen calls nobody.
@@ -280,6 +286,9 @@ mod tests {
             drop(taken);
             assert!(held() <= 64 * PAGE_BYTES, "{bytes}: {}", held());
         }
+        let charge = pool.charge(&share, 32 * PAGE_BYTES).unwrap();
+        assert!(held() <= 64 * PAGE_BYTES, "{}", held());
+        drop(charge);
         // One of any size, and nothing of it is kept.
         let large = pool.take(&share, 256 * PAGE_BYTES).unwrap();
         assert_eq!(held(), 256 * PAGE_BYTES);

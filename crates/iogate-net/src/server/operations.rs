@@ -385,15 +385,26 @@ impl Asked {
                 Some((answers, key)) => {
                     let names = session.names_of(request);
                     match answers.begin(key, caller.origin.answered_below(), &names) {
-                        Begun::New(running) => session.carry_out_noted(running, caller, request, value),
+                        Begun::New(running) => {
+                            session.carry_out_noted(running, &names, caller, request, value)
+                        }
                         Begun::Known(known) => session.repeat(caller, request, &known),
-                        Begun::Running | Begun::Taken => {
+                        Begun::Running => {
+                            opening.goes_on();
+                            let again = Arc::clone(&session);
+                            return answers.wait(&key, move || again.run(move || self.carry_out(since)));
+                        }
+                        Begun::Taken => {
                             opening.goes_on();
                             let again = Arc::clone(&session);
                             let names: Vec<_> =
                                 names.into_iter().map(|name| name.into_owned().into()).collect();
-                            return answers
-                                .wait(&key, &names, move || again.run(move || self.carry_out(since)));
+                            return answers.wait_for_names(&key, &names, move |turn| {
+                                again.run(move || {
+                                    self.carry_out(since);
+                                    drop(turn);
+                                });
+                            });
                         }
                         Begun::Unknown => {
                             let text = "nobody knows any more whether the request was carried out before";

@@ -341,3 +341,40 @@ fn what_cannot_be_looked_up_after_a_kill_is_not_taken_for_removed() {
     client.write(&known(2, &unlink, &[]));
     assert_eq!(client.reply().errno, libc::EIO);
 }
+
+/// Its name is another file's by now, which has the attribute.
+#[test]
+fn an_attribute_of_a_file_that_is_gone_is_not_taken_for_that_of_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let (files, log) = (dir.path().join("files"), dir.path().join("own/answers"));
+    std::fs::create_dir(&files).unwrap();
+    std::fs::set_permissions(&files, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let start = || {
+        let tree = DirectoryTree::new(&files, Arc::new(DirectoryStore::new(&files).unwrap())).unwrap();
+        let answers = Arc::new(Answers::open(&log, Keeping::Boot).unwrap());
+        Setup::with(|config| {
+            (config.exports[0].tree, config.exports[0].answers) = (Arc::new(tree), Some(answers));
+        })
+    };
+    let (name, identity) = (b"user.x", Identity::default());
+    let flags = libc::XATTR_CREATE as u32;
+    let request = Request::SetXattr(SetXattr { handle: 1, flags, identity, path: b"", name });
+    let setup = start();
+    let mut client = Raw::greet(setup.unix());
+    client.open(1, "f", RDWR).ok::<Opened>();
+    std::fs::remove_file(files.join("f")).unwrap();
+    let mut other = Raw::greet(setup.unix());
+    other.open(1, "f", RDWR).ok::<Opened>();
+    let set = rustix::fs::setxattr(files.join("f"), "user.x", b"another's", rustix::fs::XattrFlags::CREATE);
+    set.unwrap();
+    client.write(&known(2, &request, b"value"));
+    assert_eq!(client.reply().errno, 0);
+    drop(setup);
+    let kept = std::fs::OpenOptions::new().write(true).open(&log).unwrap();
+    kept.set_len(kept.metadata().unwrap().len() - 1).unwrap();
+    let setup = start();
+    let mut client = Raw::greet(setup.unix());
+    client.open(1, "f", RDWR).ok::<Opened>();
+    client.write(&known(2, &request, b"value"));
+    assert_eq!(client.reply().errno, libc::EIO, "nobody can tell");
+}

@@ -82,6 +82,17 @@ pub(super) fn change(attr: &SetAttr) -> Change {
     change
 }
 
+/// Whether a file has what a client wanted to set. Times that were to be the server's are any.
+pub(super) fn is_set(asked: &SetAttr, found: &Fattr) -> bool {
+    let is_time = |asked, found| if let SetTime::To(asked) = asked { asked == found } else { true };
+    asked.mode.is_none_or(|mode| mode & 0o7777 == found.mode & 0o7777)
+        && asked.uid.is_none_or(|uid| uid == found.uid)
+        && asked.gid.is_none_or(|gid| gid == found.gid)
+        && asked.size.is_none_or(|size| size == found.size)
+        && is_time(asked.atime, found.atime)
+        && is_time(asked.mtime, found.mtime)
+}
+
 /// What a client is told of an error of the system. Of what is told by a status that does not say what it was, the log has the cause.
 pub(super) fn status(error: &io::Error) -> Status {
     let status = status_of(error);

@@ -15,7 +15,7 @@ use iogate_vfs::Caller;
 use iogate_vfs::answers::{Answers, Begun, Running, ToNote, unless_absent};
 use iogate_vfs::held::HeldTree;
 
-use super::attr::{status, time};
+use super::attr::{is_set, status, time};
 use super::names::verifier_change;
 use super::{Answer, Asking, Respond, Service, answered, plain};
 use crate::answers;
@@ -52,18 +52,23 @@ impl<T: HeldTree> Service<T> {
             First::Is => return,
             First::Taken(respond) => {
                 let (service, asking, record) = (Arc::clone(self), asking.clone(), record.to_vec());
-                let again = move || service.carry_out(client, &asking, &record, respond);
                 let spawn = Arc::clone(&self.spawn);
-                return self.export.answers.wait(&key, &names, move || spawn(Box::new(again)));
+                return self.export.answers.wait_for_names(&key, &names, move |turn| {
+                    spawn(Box::new(move || {
+                        service.carry_out(client, &asking, &record, respond);
+                        drop(turn);
+                    }));
+                });
             }
         };
-        let first =
-            first.and_then(|(running, respond)| match running.intend(&self.intent(&request, record)) {
+        let intend = |(running, respond): (Running, Respond)| {
+            match running.intend(&self.intent(&request, record)) {
                 // A full disk must not keep anybody from making room. This process knows the call again, the next one will not.
                 Err(error) if !(is_full(&error) && makes_room(&request)) => Err((status(&error), respond)),
                 _ => Ok((running, respond)),
-            });
-        let (running, respond) = match first {
+            }
+        };
+        let (running, respond) = match first.and_then(intend) {
             Ok(first) => first,
             Err((status, respond)) => return respond(answered(call.xid, &refused(&request, status))),
         };
@@ -97,7 +102,7 @@ impl<T: HeldTree> Service<T> {
                 before(Kind::LINK, self.identity_of(file)?, self.identity(place)?)
             }
             Request::SetAttr { file, guard, .. } => {
-                // Its guard fits: if it does not any more, it is by this call.
+                // Its guard fits: if it does not any more, it may be by this call.
                 let fits = guard.map_or(Ok(false), |guard| self.guards(file, guard))?;
                 Ok(Before { kind: NameIntent::UNTOLD, file: NOBODY, other: NOBODY, had: fits.into() })
             }
@@ -106,18 +111,16 @@ impl<T: HeldTree> Service<T> {
     }
 
     fn guards(&self, file: &FileHandle, guard: crate::wire::Time) -> Result<bool, Status> {
-        let named = unless_gone(self.named(file))?;
-        Ok(named.is_some_and(|named| guard == time(named.known.attr.ctime)))
+        Ok(guard == time(self.named(file)?.known.attr.ctime))
     }
 
     fn identity_of(&self, file: &FileHandle) -> Result<Identity, Status> {
-        Ok(unless_gone(self.named(file))?.map_or(NOBODY, |named| named.object.identity))
+        Ok(self.named(file)?.object.identity)
     }
 
     /// What a name leads to, in the server's own name; zeros: nothing.
     fn identity(&self, place: &Place<'_>) -> Result<Identity, Status> {
-        let dir = unless_gone(self.named_dir(&place.dir).map_err(|(status, _)| status))?;
-        let Some(dir) = dir else { return Ok(NOBODY) };
+        let dir = self.named_dir(&place.dir).map_err(|(status, _)| status)?;
         let own = Caller::new(rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let found = self.export.tree.hold_entry(own, &dir.object.held, place.name);
         let found = unless_absent(found.and_then(|held| self.export.tree.known(&held)));
@@ -149,11 +152,12 @@ impl<T: HeldTree> Service<T> {
         let call = Call::take(&mut from).ok()?;
         let request = Request::take(call.procedure, &mut from).ok()??;
         let verdict = match &request {
-            Request::SetAttr { file, guard: Some(guard), .. } if intent.had != 0 => {
-                match self.guards(file, *guard) {
-                    Ok(true) => Verdict::NotDone,
-                    Ok(false) => Verdict::Done,
-                    Err(_) => Verdict::Unknown,
+            Request::SetAttr { file, attr, guard: Some(guard) } if intent.had != 0 => {
+                match (self.guards(file, *guard), self.named(file)) {
+                    (Ok(true), _) => Verdict::NotDone,
+                    // By this call, or by another one that has changed the file: it is not to be changed once more.
+                    (Ok(false), Ok(named)) if is_set(attr, &named.attr) => Verdict::Done,
+                    _ => Verdict::Unknown,
                 }
             }
             Request::SetAttr { .. } => Verdict::NotDone,
@@ -174,7 +178,16 @@ impl<T: HeldTree> Service<T> {
     /// Does what may be left of a call that has taken effect, and answers it.
     fn finished(&self, caller: Caller, request: &Request<'_>) -> Reply {
         match request {
-            Request::SetAttr { file, attr, .. } => self.set_attr(caller, file, attr, None),
+            Request::SetAttr { file, .. } => {
+                let (status, wcc) = match self.named(file) {
+                    Ok(named) => {
+                        let (result, wcc) = self.changing(&named, || Ok(()));
+                        (result.err().unwrap_or(Status::Ok), wcc)
+                    }
+                    Err(status) => (status, Wcc::default()),
+                };
+                Reply::SetAttr(status, Wcc { before: None, ..wcc })
+            }
             Request::Create { place, how: CreateHow::Exclusive(verifier) } => self.making(place, |dir| {
                 let fd = self.export.tree.hold_entry(caller, &dir.object.held, place.name)?;
                 self.export.tree.change_held(caller, &fd, &verifier_change(verifier))?;
@@ -265,15 +278,6 @@ fn names_of(request: &Request<'_>) -> Vec<Cow<'static, [u8]>> {
     }
 }
 
-/// What has been found of a handle; `None` if its file is gone.
-fn unless_gone<T>(found: Result<T, Status>) -> Result<Option<T>, Status> {
-    match found {
-        Ok(found) => Ok(Some(found)),
-        Err(Status::Stale | Status::NoEnt | Status::NotDir | Status::BadHandle) => Ok(None),
-        Err(status) => Err(status),
-    }
-}
-
 fn begin(answers: &Arc<Answers>, key: Key, kept: Kept, names: &[Cow<'_, [u8]>]) -> Begun {
     match kept {
         Kept::Here => answers.begin_recent(key),
@@ -314,7 +318,7 @@ fn first(answers: &Arc<Answers>, key: Key, kept: Kept, names: &[Cow<'_, [u8]>], 
         }
         Begun::Running => {
             let then = Arc::clone(answers);
-            answers.wait(&key, &[], move || {
+            answers.wait(&key, move || {
                 // Of one that has come to nothing there is no answer: the client asks again.
                 if let Begun::Known(bytes) = begin(&then, key, kept, &[])
                     && let Some(answer) = remembered(&key, &bytes, kept)

@@ -74,7 +74,7 @@ pub enum Begun {
     Known(Vec<u8>),
     /// It is being carried out, and [`Answers::wait`] goes on then.
     Running,
-    /// Another has one of its names: [`Answers::wait`] goes on then, to begin it.
+    /// Another has one of its names: [`Answers::wait_for_names`] goes on then, to begin it.
     Taken,
     /// Nobody can tell any more whether it was.
     Unknown,
@@ -217,7 +217,8 @@ impl Answers {
         }
     }
 
-    /// Takes in a request that must not be carried out twice, and the names that it changes: no other has one of them until it is over.
+    /// Takes in a request that must not be carried out twice, and the names that it changes: no other has one of them, or what is above or
+    /// below it, until it is over.
     pub fn begin(self: &Arc<Self>, key: Key, below: u64, names: &[Cow<'_, [u8]>]) -> Begun {
         self.begun(lock(&self.state).once.begin(key, names), key, below)
     }
@@ -242,10 +243,24 @@ impl Answers {
         }
     }
 
-    /// Goes on when a request is done that is being carried out, or the one that has one of its names, or now if there is none. `then` must
-    /// not block.
-    pub fn wait(&self, key: &Key, names: &[Cow<'_, [u8]>], then: impl FnOnce() + Send + 'static) {
-        let now = lock(&self.state).once.wait(key, names, Box::new(then));
+    /// Goes on when a request is done that is being carried out, or now if it is. `then` must not block.
+    pub fn wait(&self, key: &Key, then: impl FnOnce() + Send + 'static) {
+        let now = lock(&self.state).once.wait(key, &[], Box::new(then));
+        if let Some(then) = now {
+            then();
+        }
+    }
+
+    /// Goes on when a request has its names that are [taken](Begun::Taken), or now if they are not. `then` must not block. It is to begin
+    /// the request before it drops its turn.
+    pub fn wait_for_names(
+        self: &Arc<Self>,
+        key: &Key,
+        names: &[Cow<'_, [u8]>],
+        then: impl FnOnce(Turn) + Send + 'static,
+    ) {
+        let turn = Turn { answers: Arc::clone(self), key: *key };
+        let now = lock(&self.state).once.wait(key, names, Box::new(move || then(turn)));
         if let Some(then) = now {
             then();
         }
@@ -330,6 +345,19 @@ impl Drop for Running {
         if !self.is_over {
             self.answers.end(&self.key);
         }
+    }
+}
+
+/// The turn of a request that has waited for its names. If it has not begun when this is dropped, they are the next one's.
+pub struct Turn {
+    answers: Arc<Answers>,
+    key: Key,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let next = lock(&self.answers.state).once.give_up(&self.key);
+        next.into_iter().for_each(|then| then());
     }
 }
 

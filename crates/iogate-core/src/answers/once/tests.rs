@@ -3,7 +3,6 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec;
-use core::slice;
 
 use proptest::prelude::*;
 
@@ -176,25 +175,122 @@ fn who_asks_for_what_runs_goes_on_when_it_is_done() {
     assert!(process.once.end(&key(1)).is_empty());
 }
 
+fn names(of: &[&'static str]) -> Vec<Cow<'static, [u8]>> {
+    of.iter().map(|name| Cow::Borrowed(name.as_bytes())).collect()
+}
+
 #[test]
 fn a_name_is_one_requests_at_a_time() {
     let mut once: Once<u64> = Once::new(Limits::default());
-    let [a, b, c] = [&b"a"[..], b"b", b"c"].map(Cow::Borrowed);
-    assert_eq!(once.begin(key(1), &[a.clone(), b.clone()]), Begun::New);
-    assert_eq!(once.begin(key(2), &[c.clone(), b.clone()]), Begun::Taken, "another has one of its names");
-    assert_eq!(once.begin(key(3), slice::from_ref(&c)), Begun::New, "it has taken none of them");
-    assert_eq!(once.wait(&key(2), &[c.clone(), b.clone()], 7), None);
-    assert_eq!(once.wait(&key(1), &[a.clone(), b.clone()], 8), None, "itself");
-    assert_eq!(once.end(&key(3)), [7], "it asks again");
-    assert_eq!(once.begin(key(2), &[c.clone(), b.clone()]), Begun::Taken);
-    assert_eq!(once.wait(&key(2), &[c.clone(), b.clone()], 7), None);
+    assert_eq!(once.begin(key(1), &names(&["a", "b"])), Begun::New);
+    assert_eq!(once.begin(key(2), &names(&["c", "b"])), Begun::Taken);
+    assert_eq!(once.begin(key(3), &names(&["c"])), Begun::New, "the second has taken none of them");
+    assert_eq!(once.wait(&key(2), &names(&["c", "b"]), 7), None);
+    assert_eq!(once.wait(&key(1), &names(&["a", "b"]), 8), None, "itself");
+    assert!(once.end(&key(3)).is_empty(), "one of the two is not free");
     assert_eq!(once.end(&key(1)), [8, 7]);
-    assert_eq!(once.wait(&key(2), &[c.clone(), b.clone()], 7), Some(7), "the names are free");
-    assert_eq!(once.begin(key(2), &[c.clone(), b.clone()]), Begun::New);
+    assert_eq!(once.begin(key(2), &names(&["c", "b"])), Begun::New);
     assert!(once.end(&key(2)).is_empty());
-    assert_eq!(once.begin(key(4), &[a.clone(), a.clone()]), Begun::New, "twice the same");
+    assert_eq!(once.wait(&key(4), &names(&["b"]), 9), Some(9), "it is free");
+    assert_eq!(once.begin(key(4), &names(&["a", "a"])), Begun::New, "twice the same");
     assert!(once.end(&key(4)).is_empty());
-    assert_eq!(once.begin(key(5), slice::from_ref(&a)), Begun::New);
+    assert_eq!(once.begin(key(5), &names(&["a"])), Begun::New);
+}
+
+#[test]
+fn what_is_above_or_below_a_name_is_its_requests_too() {
+    let mut once: Once<u64> = Once::new(Limits::default());
+    assert_eq!(once.begin(key(1), &names(&["d/f"])), Begun::New);
+    for other in ["d", "d/f/g", "d/f"] {
+        assert_eq!(once.begin(key(2), &names(&["x", other])), Begun::Taken, "{other}");
+    }
+    for (number, other) in (3..).zip(["d/e", "d-f", "d/f-g", "f", "d/ff", "e/d/f"]) {
+        assert_eq!(once.begin(key(number), &names(&[other])), Begun::New, "{other}");
+    }
+}
+
+/// Each end lets one go on, in the order in which they came, also past one that gives up.
+#[test]
+fn who_waits_for_a_name_goes_on_alone() {
+    let mut once: Once<u64> = Once::new(Limits::default());
+    let name = names(&["out"]);
+    assert_eq!(once.begin(key(0), &name), Begun::New);
+    for number in 1..100 {
+        assert_eq!(once.begin(key(number), &name), Begun::Taken);
+        assert_eq!(once.wait(&key(number), &name, number), None);
+    }
+    let mut next = once.end(&key(0));
+    for number in 1..100 {
+        assert_eq!(next, [number]);
+        assert_eq!(once.begin(key(1000), &name), Begun::Taken, "it is promised");
+        if number % 3 == 0 {
+            // Its client is gone.
+            next = once.give_up(&key(number));
+        } else {
+            assert_eq!(once.begin(key(number), &name), Begun::New);
+            assert_eq!(once.begin(key(number), &name), Begun::Running);
+            assert!(once.give_up(&key(number)).is_empty(), "it has begun");
+            next = once.end(&key(number));
+        }
+    }
+    assert!(next.is_empty());
+    assert_eq!(once.begin(key(100), &name), Begun::New);
+}
+
+/// As a rename of a directory in which files are made all the time.
+#[test]
+fn names_are_given_in_the_order_in_which_they_were_asked_for() {
+    let mut once: Once<u64> = Once::new(Limits::default());
+    assert_eq!(once.begin(key(1), &names(&["d/a"])), Begun::New);
+    assert_eq!(once.begin(key(2), &names(&["d/b"])), Begun::New);
+    let (rename, late) = (names(&["d", "e"]), names(&["d/c"]));
+    assert_eq!(once.begin(key(3), &rename), Begun::Taken);
+    assert_eq!(once.wait(&key(3), &rename, 3), None);
+    assert_eq!(once.begin(key(4), &late), Begun::Taken, "the rename came first");
+    assert_eq!(once.wait(&key(4), &late, 4), None);
+    assert_eq!(once.wait(&key(5), &names(&["e/x"]), 5), None, "and it wants this, too");
+    assert_eq!(once.begin(key(6), &names(&["f"])), Begun::New);
+    assert!(once.end(&key(1)).is_empty());
+    assert_eq!(once.end(&key(2)), [3]);
+    assert_eq!(once.begin(key(3), &rename), Begun::New);
+    assert_eq!(once.end(&key(3)), [4, 5], "both at once");
+}
+
+/// As one for an attribute of an open file, which was renamed in between.
+#[test]
+fn who_waits_twice_under_two_names_leaves_neither_behind() {
+    let mut once: Once<u64> = Once::new(Limits::default());
+    assert_eq!(once.begin(key(1), &names(&["a", "b"])), Begun::New);
+    assert_eq!(once.wait(&key(2), &names(&["a"]), 2), None);
+    assert_eq!(once.wait(&key(2), &names(&["b"]), 3), None);
+    assert_eq!(once.wait(&key(4), &names(&["b"]), 4), None);
+    assert_eq!(once.end(&key(1)), [2, 3, 4]);
+    assert_eq!(once.begin(key(2), &names(&["b"])), Begun::Taken, "it is the other name that it has");
+    assert_eq!(once.wait(&key(2), &names(&["b"]), 5), None);
+    assert_eq!(once.give_up(&key(2)), [5]);
+    assert_eq!(once.begin(key(4), &names(&["b"])), Begun::New);
+    assert_eq!(once.begin(key(2), &names(&["b"])), Begun::Taken);
+    assert_eq!(once.wait(&key(2), &names(&["b"]), 6), None);
+    assert_eq!(once.end(&key(4)), [6]);
+    assert_eq!(once.begin(key(2), &names(&["b"])), Begun::New);
+    assert!(once.end(&key(2)).is_empty());
+    assert_eq!(once.begin(key(5), &names(&["a", "b"])), Begun::New);
+}
+
+/// The same request came twice while it waited.
+#[test]
+fn who_waits_twice_is_carried_out_once() {
+    let mut process = Process::start(Paper::default());
+    let name = names(&["a"]);
+    assert_eq!(process.once.begin(key(1), &name), Begun::New);
+    assert_eq!([7, 8].map(|then| process.once.wait(&key(2), &name, then)), [None, None]);
+    assert_eq!(process.once.end(&key(1)), [7]);
+    assert_eq!(process.once.begin(key(2), &name), Begun::New);
+    process.note(to_note(2, State::Outcome, b"so")).unwrap();
+    assert_eq!(process.once.end(&key(2)), [8]);
+    assert_eq!(process.once.begin(key(2), &name), Begun::Known(b"so"));
+    assert!(process.once.give_up(&key(2)).is_empty());
+    assert_eq!(process.once.begin(key(3), &name), Begun::New, "nobody has the name");
 }
 
 #[test]
