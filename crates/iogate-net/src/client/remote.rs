@@ -398,9 +398,12 @@ impl Tree for Remote {
             path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
         };
         self.servers.open_everywhere(|path| is_below(path, from) || is_below(path, to));
-        let gone = record(self.names().call(&Request::Rename(Rename { flags, path: from, to }), caller)?)?;
-        self.servers.clients.iter().for_each(|client| client.renamed(from, to, exchange));
-        Ok(gone)
+        let clients = &self.servers.clients;
+        clients.iter().for_each(|client| client.rename_begins(from, to));
+        let gone =
+            self.names().call(&Request::Rename(Rename { flags, path: from, to }), caller).and_then(record);
+        clients.iter().for_each(|client| client.rename_ended(from, to, exchange, gone.is_ok()));
+        gone
     }
 
     fn space(&self) -> io::Result<Space> {

@@ -246,11 +246,19 @@ impl Client {
         self.start(Call::new(&close, caller, done));
     }
 
-    /// What was at `from` is at `to` by now, and the other way round with `exchange`.
-    pub(super) fn renamed(&self, from: &[u8], to: &[u8], exchange: bool) {
+    /// What is at `from` is about to be renamed to `to`.
+    pub(super) fn rename_begins(&self, from: &[u8], to: &[u8]) {
+        self.shared.lock().session.rename_begins(from, to);
+    }
+
+    /// It has been, unless that failed; the other way round, too, with `exchange`.
+    pub(super) fn rename_ended(&self, from: &[u8], to: &[u8], exchange: bool, is_done: bool) {
         let mut state = self.shared.lock();
-        state.session.renamed(from, to, exchange);
-        // It may have been what a file was waiting for that could not be found.
+        if is_done {
+            state.session.renamed(from, to, exchange);
+        }
+        state.session.rename_ended(from, to);
+        // It may have been what a file was waiting for.
         self.shared.write(state);
     }
 

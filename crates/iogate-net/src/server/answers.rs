@@ -63,11 +63,8 @@ impl Session {
             (Some((_, name)), _) => untold(b"", name),
         };
         if intent.does_nothing() {
-            let result = self.carry_out(caller, request, value);
-            if result.is_err() {
-                return result;
-            }
-            return self.finished(running, request.kind(), result);
+            let outcome = self.carry_out(caller, request, value)?;
+            return self.finished(running, request.kind(), Ok(outcome));
         }
         match running.intend(&intent) {
             // A full disk must not keep anybody from making room. This process knows the request again, the next one will not.

@@ -16,6 +16,8 @@ const AGAIN: u32 = open::READ | open::WRITE | open::NO_FOLLOW | open::DIRECTORY 
 #[derive(Debug)]
 pub(super) struct Handles<U> {
     by_number: BTreeMap<u32, Handle<U>>,
+    /// Both paths of each rename of which nobody knows yet what became of it.
+    renames: Vec<[Vec<u8>; 2]>,
     last: u32,
 }
 
@@ -42,6 +44,8 @@ enum Standing {
         /// The file has got another path since.
         has_moved: bool,
     },
+    /// It is to be opened again once it is known whether it has been renamed.
+    Held,
     /// It could not be opened again, or its path has become too long to be sent.
     Stale,
     /// It was opened again, and its objects are others: what led to those that its user knows is lost. It is to be closed.
@@ -50,7 +54,7 @@ enum Standing {
 
 impl<U> Default for Handles<U> {
     fn default() -> Handles<U> {
-        Handles { by_number: BTreeMap::new(), last: 0 }
+        Handles { by_number: BTreeMap::new(), renames: Vec::new(), last: 0 }
     }
 }
 
@@ -84,22 +88,44 @@ impl<U> Handles<U> {
     /// The paths of files at and below `from` begin with `to` by now; with `exchange`, the other way round, too. Returns the handles that
     /// are to be opened again: those of files that could not be found before.
     pub(super) fn renamed(&mut self, from: &[u8], to: &[u8], exchange: bool) -> Vec<u32> {
-        let moved = |path: &[u8], before: &[u8], after: &[u8]| match path.strip_prefix(before) {
-            Some(rest) if rest.is_empty() || rest.starts_with(b"/") => Some([after, rest].concat()),
-            _ => None,
-        };
+        let moved = |path: &[u8], before: &[u8], after: &[u8]| Some([after, below(path, before)?].concat());
         let mut found = Vec::new();
         for (&number, handle) in &mut self.by_number {
             let back = || if exchange { moved(&handle.path, to, from) } else { None };
             let Some(path) = moved(&handle.path, from, to).or_else(back) else { continue };
             handle.path = path;
             match &mut handle.standing {
-                Standing::Fresh => {}
+                Standing::Fresh | Standing::Held => {}
                 Standing::Reopening { has_moved } => *has_moved = true,
                 Standing::Stale | Standing::Replaced => found.push(number),
             }
         }
         found
+    }
+
+    /// Something is about to be renamed.
+    pub(super) fn rename_begins(&mut self, from: &[u8], to: &[u8]) {
+        self.renames.push([from.to_vec(), to.to_vec()]);
+    }
+
+    /// What became of a rename is known, and noted. Returns the handles that were held for it.
+    pub(super) fn rename_ended(&mut self, from: &[u8], to: &[u8]) -> Vec<u32> {
+        if let Some(index) = self.renames.iter().position(|paths| *paths == [from, to]) {
+            self.renames.swap_remove(index);
+        }
+        let is_free = |handle: &Handle<U>| handle.standing == Standing::Held && !handle.is_in(&self.renames);
+        self.by_number.iter().filter(|(_, handle)| is_free(handle)).map(|(&number, _)| number).collect()
+    }
+
+    /// Nobody waits for what became of any rename.
+    pub(super) fn forget_renames(&mut self) {
+        self.renames.clear();
+    }
+
+    /// Whether what uses a file has to wait for what became of a rename.
+    pub(super) fn is_held(&self, number: u32) -> bool {
+        let is_held = |handle: &Handle<U>| handle.standing == Standing::Held;
+        !self.renames.is_empty() && self.by_number.get(&number).is_some_and(is_held)
     }
 
     /// Takes note of what became of a request: the fields of its answer, or an errno. `restores`: it opened a file again. Returns the
@@ -148,10 +174,15 @@ impl<U> Handles<U> {
         }
     }
 
-    /// Calls `again` with what opens each file that is open in a new session, in the order of their handles.
+    /// Calls `again` with what opens each file that is open in a new session, in the order of their handles; but for those that are
+    /// being renamed.
     pub(super) fn reopen_all(&mut self, mut again: impl FnMut(Request<'_>, &U)) {
         for (&number, handle) in &mut self.by_number {
-            handle.reopen(number, &mut again);
+            if handle.identity.is_some() && handle.is_in(&self.renames) {
+                handle.standing = Standing::Held;
+            } else {
+                handle.reopen(number, &mut again);
+            }
         }
     }
 
@@ -163,7 +194,17 @@ impl<U> Handles<U> {
     }
 }
 
+/// What is left of a path at or below another one, behind that.
+fn below<'a>(path: &'a [u8], top: &[u8]) -> Option<&'a [u8]> {
+    path.strip_prefix(top).filter(|rest| rest.is_empty() || rest.starts_with(b"/"))
+}
+
 impl<U> Handle<U> {
+    /// Whether one of these renames would change its path.
+    fn is_in(&self, renames: &[[Vec<u8>; 2]]) -> bool {
+        renames.iter().flatten().any(|top| below(&self.path, top).is_some())
+    }
+
     fn reopen(&mut self, number: u32, again: impl FnOnce(Request<'_>, &U)) {
         let Some(identity) = self.identity else { return };
         if self.path.len() > PATH_BYTES_MAX {

@@ -51,19 +51,21 @@ pub type Own<C, U> = fn(Request<'_>, &U) -> C;
 ///    [`could_not_connect`](ClientSession::could_not_connect). Nothing of the lost connection may be handed in after that.
 /// 4. Requests that `submit`, `connected`, `attempt` and `could_not_connect` give back fail with `EIO`. The session has noted that already.
 /// 5. A file gets its handle by [`open_file`](ClientSession::open_file) before the request that opens it is submitted;
-///    [`close_file`](ClientSession::close_file) comes before the one that closes it, and [`renamed`](ClientSession::renamed) after one
-///    that renames has been answered.
+///    [`close_file`](ClientSession::close_file) comes before the one that closes it. [`rename_begins`](ClientSession::rename_begins) comes
+///    before a request that renames; [`renamed`](ClientSession::renamed), if that was done, and
+///    [`rename_ended`](ClientSession::rename_ended) come after it.
 ///
 /// `now` is the driver's clock. Threads may read it before they take the lock: that it goes back a little does no harm.
 ///
 /// # What it promises
 /// - Each request that was submitted is given back once: answered, or failed.
-/// - Requests are written in the order in which they were submitted, within the server's credits. A request has one id in a session,
+/// - Requests are written in the order in which they were submitted, within the server's credits; but those for files that may have been
+///   renamed when their session was lost wait until that is known, and others pass them. A request has one id in a session,
 ///   and a server that knows the session is never sent a request under two ids.
 /// - In a new session a request that the old server may have carried out is sent again only if it can be repeated, or if it has an origin
 ///   and the server remembers those. If neither, nobody can say what became of it, and it fails.
 /// - No server is sent a request with more data than it says in its Welcome that it takes in one: such a request fails alone.
-/// - A new session begins with the files that are open, under their handles and present paths. Nothing else is sent until these
+/// - A new session begins with the files that are open and not being renamed, under their handles and present paths. Nothing else is sent until these
 ///   are answered. Who uses one that could not be opened again is told `ESTALE`; so is who uses one whose objects are others by now, which
 ///   is closed at once. If a file turns out to have been renamed meanwhile, it is opened again at its new path.
 /// - Requests wait for [`retry_for`](SessionConfig::retry_for), from the loss of a connection on, and then fail; so does what is submitted
@@ -181,7 +183,7 @@ impl<C, U> ClientSession<C, U> {
     /// The request to be written next, if one may be: it counts as written from now on, even if only a part of it can be. `None`
     /// without a connection, without credits, or if there is nothing to write.
     pub fn next_to_write(&mut self) -> Option<ToWrite<'_, C>> {
-        self.requests.next_to_write()
+        self.requests.next_to_write(|handle| self.handles.is_held(handle))
     }
 
     /// The request that a reply with this id belongs to, if one is expected.
@@ -283,6 +285,7 @@ impl<C, U> ClientSession<C, U> {
     pub fn forked(&mut self, now: Time) {
         // What the driver knows of them may be memory that threads were using which the copy does not have.
         mem::forget(mem::take(&mut self.requests));
+        self.handles.forget_renames();
         self.welcome.session = NO_SESSION;
         self.loss = Some(Loss::new(now));
         self.loss_before = None;
@@ -303,6 +306,20 @@ impl<C, U> ClientSession<C, U> {
     /// A file is about to be closed: it is not opened again in a new session.
     pub fn close_file(&mut self, handle: u32) {
         self.handles.remove(handle);
+    }
+
+    /// What is at `from` is about to be renamed to `to`: before the request is submitted, to whichever session. If a new session begins
+    /// before [`rename_ended`](ClientSession::rename_ended), nobody knows where files at and below these paths are: they are opened again,
+    /// and what uses them is sent, after that.
+    pub fn rename_begins(&mut self, from: &[u8], to: &[u8]) {
+        self.handles.rename_begins(from, to);
+    }
+
+    /// What became of such a rename is known: if it was done, after [`renamed`](ClientSession::renamed).
+    pub fn rename_ended(&mut self, from: &[u8], to: &[u8]) {
+        for handle in self.handles.rename_ended(from, to) {
+            self.reopen(handle);
+        }
     }
 
     /// What was at `from` is at `to` by now: files that are open there, or below, are opened again by their new paths. With `exchange`,

@@ -189,8 +189,8 @@ impl<T> Outstanding<T> {
     }
 
     /// The request to be written next, if one may be: it counts as written from now on, even if only a part of it can be. `None`
-    /// without a connection, without credits, or if there is nothing to write.
-    pub(super) fn next_to_write(&mut self) -> Option<ToWrite<'_, T>> {
+    /// without a connection, without credits, or if there is nothing to write. What uses a handle that `is_held` is passed over.
+    pub(super) fn next_to_write(&mut self, is_held: impl Fn(u32) -> bool) -> Option<ToWrite<'_, T>> {
         if !self.is_connected {
             return None;
         }
@@ -200,7 +200,7 @@ impl<T> Outstanding<T> {
             index += 1;
         }
         if index == self.window.len() {
-            self.admit()?;
+            self.admit(is_held)?;
         }
         let id = self.acked + index as u64;
         self.next = id + 1;
@@ -209,17 +209,18 @@ impl<T> Outstanding<T> {
         Some(ToWrite { id, acked: self.acked, item })
     }
 
-    /// Gives the first waiting request an id, if there are credits.
-    fn admit(&mut self) -> Option<()> {
+    /// Gives the first request that need not wait an id, if there are credits.
+    fn admit(&mut self, is_held: impl Fn(u32) -> bool) -> Option<()> {
         let queue = if self.restoring_left > 0 { &mut self.restoring } else { &mut self.waiting };
-        let bytes = queue.front()?.demand.bytes;
+        let index = queue.iter().position(|entry| !is_held(entry.demand.handle))?;
+        let bytes = queue[index].demand.bytes;
         let has_room = self.window.len() < self.limits.requests as usize
             && (self.bytes == 0 || self.bytes + bytes <= self.limits.bytes);
         if !has_room {
             return None;
         }
         self.bytes += bytes;
-        let entry = queue.pop_front();
+        let entry = queue.remove(index);
         self.window.push_back(entry);
         Some(())
     }

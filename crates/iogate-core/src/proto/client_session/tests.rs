@@ -330,26 +330,59 @@ fn files_are_opened_again_where_they_are_by_now() {
 
 /// Its server was killed after it had renamed the file, and before it said so.
 #[test]
-fn a_file_that_was_being_renamed_is_found_where_it_is() {
-    let mut session: Session = ClientSession::new(CONFIG, own, welcome(1, 5));
-    let handle = open_file(&mut session, 1, "old", open::READ, 3);
-    session.submit("rename".into(), KNOWN, at(0)).unwrap();
-    assert_eq!(written(&mut session), [(2, "rename".into())]);
-    assert_eq!(reconnect(&mut session, welcome(2, 5), at(0)), [""; 0]);
-    let again = |path| format!("7 opens {path} of 3 under {handle} with {}", open::READ | open::AGAIN);
-    assert_eq!(written(&mut session), [(1, again("old"))]);
-    assert!(session.answered(1, Err(ESTALE)).is_some());
-    let demand = Demand::of(&Request::GetAttr(GetAttr { handle, path: b"" }));
-    session.submit("early".into(), demand, at(0)).unwrap();
-    assert_eq!(written(&mut session), [(2, "rename".into()), (3, "early".into())]);
-    assert_eq!(session.answered(2, Ok(b"")).unwrap().errno, None);
-    session.renamed(b"old", b"new", false);
-    session.submit("late".into(), demand, at(0)).unwrap();
-    assert_eq!(written(&mut session), [(4, again("new"))], "before anything else");
-    assert_eq!(session.answered(3, Err(EBADF)).unwrap().errno, Some(ESTALE), "nobody knew then");
-    assert!(session.answered(4, Ok(&opened(3))).is_some());
-    assert_eq!(written(&mut session), [(5, "late".into())]);
-    assert_eq!(session.answered(5, Ok(b"")).unwrap().errno, None);
+fn a_file_that_was_being_renamed_is_opened_again_when_it_is_known_where_it_is() {
+    for is_done in [true, false] {
+        let mut session: Session = ClientSession::new(CONFIG, own, welcome(1, 5));
+        let file = open_file(&mut session, 1, "old/file", open::READ, 3);
+        let other = open_file(&mut session, 2, "older", open::READ, 4);
+        let look = |handle| Demand::of(&Request::GetAttr(GetAttr { handle, path: b"" }));
+        session.submit("before".into(), look(file), at(0)).unwrap();
+        session.rename_begins(b"old", b"new");
+        session.submit("rename".into(), KNOWN, at(0)).unwrap();
+        session.submit("behind".into(), look(file), at(0)).unwrap();
+        assert_eq!(written(&mut session).len(), 3);
+        assert_eq!(reconnect(&mut session, welcome(2, 5), at(0)), [""; 0]);
+        session.submit("other".into(), look(other), at(0)).unwrap();
+        let again = |path, inode, handle| {
+            format!("7 opens {path} of {inode} under {handle} with {}", open::READ | open::AGAIN)
+        };
+        assert_eq!(written(&mut session), [(1, again("older", 4, other))]);
+        assert!(session.answered(1, Ok(&opened(4))).is_some());
+        assert_eq!(
+            written(&mut session),
+            [(2, "rename".into()), (3, "other".into())],
+            "those of the file wait"
+        );
+        let answer = if is_done { Ok(&b""[..]) } else { Err(EIO) };
+        assert_eq!(session.answered(2, answer).unwrap().errno, answer.err());
+        assert_eq!(written(&mut session), [], "until its path is known");
+        if is_done {
+            session.renamed(b"old", b"new", false);
+        }
+        session.rename_ended(b"old", b"new");
+        let path = if is_done { "new/file" } else { "old/file" };
+        assert_eq!(written(&mut session), [(4, again(path, 3, file))]);
+        assert!(session.answered(4, Ok(&opened(3))).is_some());
+        assert_eq!(written(&mut session), [(5, "before".into()), (6, "behind".into())]);
+    }
+}
+
+/// Each says where it is only when all have ended.
+#[test]
+fn a_file_that_is_renamed_by_several_waits_for_all_of_them() {
+    let mut session = session();
+    let handle = open_file(&mut session, 1, "a/f", open::READ, 3);
+    session.rename_begins(b"a", b"b");
+    session.rename_begins(b"b/f", b"c");
+    reconnect(&mut session, welcome(2, 0), at(0));
+    assert_eq!(written(&mut session), []);
+    session.renamed(b"a", b"b", false);
+    session.rename_ended(b"a", b"b");
+    assert_eq!(written(&mut session), []);
+    session.renamed(b"b/f", b"c", false);
+    session.rename_ended(b"b/f", b"c");
+    let again = format!("7 opens c of 3 under {handle} with {}", open::READ | open::AGAIN);
+    assert_eq!(written(&mut session), [(1, again)]);
 }
 
 /// The driver hears of a rename's answer, and says so, a little after the connection is lost again.

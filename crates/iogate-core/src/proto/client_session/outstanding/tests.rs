@@ -116,7 +116,7 @@ impl World {
     }
 
     fn write(&mut self) {
-        if let Some(ToWrite { id, acked, item }) = self.client.next_to_write() {
+        if let Some(ToWrite { id, acked, item }) = self.client.next_to_write(|_| false) {
             assert!(self.is_connected);
             self.to_server.push_back(Message { id, acked, ask: *item });
         }
@@ -272,20 +272,24 @@ fn a_new_session_starts_over_and_tells_what_is_unknown() {
     client.push(Ask::Append(1), Ask::Append(1).demand());
     client.push(Ask::Set(2), Ask::Set(2).demand());
     client.push(Ask::Append(3), Ask::Append(3).demand());
-    assert!(client.next_to_write().is_none(), "without a connection");
+    assert!(client.next_to_write(|_| false).is_none(), "without a connection");
     assert_eq!(client.renewed(LIMITS, false), []);
-    assert_eq!(client.next_to_write().map(|next| next.id), Some(1));
-    assert_eq!(client.next_to_write().map(|next| next.id), Some(2));
+    assert_eq!(client.next_to_write(|_| false).map(|next| next.id), Some(1));
+    assert_eq!(client.next_to_write(|_| false).map(|next| next.id), Some(2));
     assert!(client.get(3).is_none(), "not written yet");
     client.disconnected();
     assert_eq!(client.renewed(LIMITS, false), [(Ask::Append(1), Ask::Append(1).demand())]);
     client.push_restoring(Ask::Open, Demand { handle: 1, opens: true, ..Demand::default() });
-    assert_eq!(client.next_to_write().map(|next| *next.item), Some(Ask::Open));
-    assert!(client.next_to_write().is_none(), "others wait until the session is restored");
+    assert_eq!(client.next_to_write(|_| false).map(|next| *next.item), Some(Ask::Open));
+    assert!(client.next_to_write(|_| false).is_none(), "others wait until the session is restored");
     assert_eq!(client.answer(1).map(|entry| (entry.item, entry.restores)), Some((Ask::Open, true)));
-    let next = client.next_to_write().map(|next| (next.id, next.acked, *next.item));
+    let next = client.next_to_write(|_| false).map(|next| (next.id, next.acked, *next.item));
     assert_eq!(next, Some((2, 2, Ask::Set(2))));
-    assert_eq!(client.next_to_write().map(|next| *next.item), Some(Ask::Append(3)), "it was never written");
+    assert_eq!(
+        client.next_to_write(|_| false).map(|next| *next.item),
+        Some(Ask::Append(3)),
+        "it was never written"
+    );
     let given_up: Vec<Ask> = client.give_up().into_iter().map(|(ask, _)| ask).collect();
     assert_eq!(given_up, [Ask::Set(2), Ask::Append(3)]);
 }
@@ -297,12 +301,12 @@ fn a_request_beyond_the_credits_goes_alone() {
     for bytes in [20, 5, 5, 1] {
         client.push(bytes, Demand { bytes, repeatable: true, ..Demand::default() });
     }
-    assert_eq!(client.next_to_write().map(|next| *next.item), Some(20));
-    assert!(client.next_to_write().is_none());
+    assert_eq!(client.next_to_write(|_| false).map(|next| *next.item), Some(20));
+    assert!(client.next_to_write(|_| false).is_none());
     assert_eq!(client.answer(1).map(|entry| entry.item), Some(20));
     assert!(client.answer(1).is_none());
-    assert_eq!(client.next_to_write().map(|next| *next.item), Some(5));
-    assert_eq!(client.next_to_write().map(|next| *next.item), Some(5));
-    assert!(client.next_to_write().is_none());
+    assert_eq!(client.next_to_write(|_| false).map(|next| *next.item), Some(5));
+    assert_eq!(client.next_to_write(|_| false).map(|next| *next.item), Some(5));
+    assert!(client.next_to_write(|_| false).is_none());
     assert_eq!(client.iter().count(), 3);
 }

@@ -95,8 +95,10 @@ struct Server {
 struct Served {
     replies: BTreeMap<u64, Reply>,
     handles: BTreeMap<u32, u64>,
-    /// The largest id, and token, seen.
-    last: (u64, u32),
+    /// The largest id seen.
+    last: u64,
+    /// The largest token seen of each file, and of what uses none.
+    tokens: BTreeMap<u32, u32>,
 }
 
 impl Server {
@@ -116,11 +118,11 @@ impl Server {
         if let Some(reply) = served.replies.get(&id) {
             return reply.clone();
         }
-        assert!(id == served.last.0 + 1 && id < acked + 8, "{ask:?} has id {id} after {:?}", served.last);
-        served.last.0 = id;
+        assert!(id == served.last + 1 && id < acked + 8, "{ask:?} has id {id} after {}", served.last);
+        served.last = id;
         if let Some(token) = ask.token() {
-            assert!(token > served.last.1, "{ask:?} comes late");
-            served.last.1 = token;
+            let before = served.tokens.insert(ask.demand().handle, token);
+            assert!(Some(token) > before, "{ask:?} comes late");
         }
         let known = ask.token().and_then(|token| self.remembered.get(&token));
         let reply = known.cloned().unwrap_or_else(|| self.carry_out(session, &ask, files));
@@ -296,10 +298,6 @@ struct World {
     fates: BTreeMap<u32, Option<i32>>,
     /// Unanswered requests for names: one at a time, as nobody could say which of two came first.
     names_in_use: u32,
-    /// A new session began while a file was renamed: until that is known, it is not found.
-    is_renaming: bool,
-    /// Requests up to this one were submitted before it was.
-    in_doubt: u32,
 }
 
 impl World {
@@ -321,8 +319,6 @@ impl World {
             tokens: 0,
             fates: BTreeMap::new(),
             names_in_use: 0,
-            is_renaming: false,
-            in_doubt: 0,
         }
     }
 
@@ -356,23 +352,20 @@ impl World {
                 }
                 assert_eq!(self.session.path_of(handle).is_none(), failed.is_some());
             }
-            Ask::Append { token, handle, .. } | Ask::Look { token, handle } => {
+            Ask::Append { handle, .. } | Ask::Look { handle, .. } => {
                 let file = self.files[&handle];
                 assert!(failed != Some(EBADF) || file.is_closed, "{handle} is open");
-                let may_be_stale = file.may_be_stale || self.is_renaming || token <= self.in_doubt;
-                assert!(failed != Some(ESTALE) || may_be_stale, "{handle} was not to be lost");
+                assert!(failed != Some(ESTALE) || file.may_be_stale, "{handle} was not to be lost");
             }
             Ask::Rename { from, to, exchange, .. } => {
                 self.names_in_use -= 1;
-                if mem::take(&mut self.is_renaming) {
-                    self.in_doubt = self.tokens;
-                }
                 match failed {
                     None => self.session.renamed(&from, &to, exchange),
                     // It may have taken effect.
                     Some(EIO) => self.files.values_mut().for_each(|file| file.may_be_stale = true),
                     Some(_) => {}
                 }
+                self.session.rename_ended(&from, &to);
             }
             Ask::Close { .. } | Ask::Reopen { .. } => {}
         }
@@ -460,8 +453,6 @@ impl World {
 
     fn connect(&mut self, shown: [u8; 16]) {
         let said = self.server.welcome(shown);
-        let is_renaming = self.session.requests().any(|ask| matches!(ask, Ask::Rename { .. }));
-        self.is_renaming |= said.resumed == 0 && is_renaming;
         let back = self.session.connected(said, at(self.now));
         assert_eq!(back.is_resumed, said.resumed != 0);
         self.is_connected = true;
@@ -487,6 +478,7 @@ impl World {
                 if self.names_in_use == 0 && !from.starts_with(to) && !to.starts_with(from) =>
             {
                 let (from, to) = (from.to_vec(), to.to_vec());
+                self.session.rename_begins(&from, &to);
                 self.submit(|token| Ask::Rename { token, from, to, exchange });
             }
             Step::Open(_) | Step::Rename(..) => {}
