@@ -119,9 +119,18 @@ impl Link {
         self.session.close_file(handle);
     }
 
-    /// Files that are opened again are where they are by now.
-    pub(super) fn renamed(&mut self, from: &[u8], to: &[u8]) {
-        self.session.renamed(from, to, false);
+    /// Something is about to be renamed.
+    pub(super) fn rename_begins(&mut self, from: &[u8], to: &[u8]) {
+        self.session.rename_begins(from, to);
+    }
+
+    /// It has been, unless that failed: files that are opened again are where they are by now.
+    pub(super) fn rename_ended(&mut self, net: &mut Net, from: &[u8], to: &[u8], is_done: bool) {
+        if is_done {
+            self.session.renamed(from, to, false);
+        }
+        self.session.rename_ended(from, to);
+        self.flush(net);
     }
 
     /// Begins a request, for another's if that has an origin.

@@ -168,10 +168,13 @@ impl Tree for RemoteTree {
     }
 
     fn rename(&self, caller: Caller, path: &Path, to: &Path, flags: u32) -> io::Result<Gone> {
-        let request = Rename { flags, path: path_bytes(path), to: path_bytes(to) };
-        let gone = record(&self.ask(&Request::Rename(request), caller)?)?;
-        lock(&self.shared).links[self.link].renamed(path_bytes(path), path_bytes(to));
-        Ok(gone)
+        let (from, to) = (path_bytes(path), path_bytes(to));
+        lock(&self.shared).links[self.link].rename_begins(from, to);
+        let request = Request::Rename(Rename { flags, path: from, to });
+        let gone = self.ask(&request, caller).and_then(|reply| record(&reply));
+        let world = &mut *lock(&self.shared);
+        world.links[self.link].rename_ended(&mut world.net, from, to, gone.is_ok());
+        gone
     }
 
     fn space(&self) -> io::Result<Space> {
