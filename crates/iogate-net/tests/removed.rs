@@ -8,6 +8,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -432,6 +433,28 @@ fn a_first_transfer_on_a_server_may_meet_a_rename() {
             }
         });
     }
+}
+
+/// By default all that a client does goes through one server.
+#[test]
+fn a_rename_does_not_wait_for_a_server_that_is_not_used() {
+    let dir = tempfile::tempdir().unwrap();
+    let any = "127.0.0.1:0".parse().unwrap();
+    let [used, other] = [(); 2].map(|()| serve(directory(dir.path()), &any, None, GRACE));
+    let endpoints = [used.endpoints()[0].clone(), other.endpoints()[0].clone()];
+    let retry_for = Duration::from_secs(3600);
+    let client = ClientOptions { auth: Credential::None, retry_for, ..ClientOptions::default() };
+    let options = RemoteOptions { client, server: Some(0), ..RemoteOptions::default() };
+    let remote = Remote::connect(&endpoints, &options).unwrap();
+    let file = open_file(&remote, "a", NEW);
+    drop(other);
+    let (done, renamed) = mpsc::channel();
+    thread::spawn(move || {
+        remote.rename(own(), "a".as_ref(), "b".as_ref(), 0).unwrap();
+        use_everywhere(&remote, &*file, 1);
+        done.send(()).unwrap();
+    });
+    renamed.recv_timeout(Duration::from_secs(60)).expect("it waits");
 }
 
 /// As on file systems without hard links: then only who has a removed file open has it.

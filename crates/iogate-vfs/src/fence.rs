@@ -45,6 +45,8 @@ struct Fenced {
     count: u64,
     /// That is what its attribute says, too.
     is_noted: bool,
+    /// How many write it down now.
+    noting: u32,
     /// Writes to ranges.
     underway: usize,
 }
@@ -63,7 +65,7 @@ impl Files {
                 self.forget();
             }
             let count = noted.max(self.forgotten);
-            self.known.insert(identity, Fenced { count, is_noted: count == noted, underway: 0 });
+            self.known.insert(identity, Fenced { count, is_noted: count == noted, noting: 0, underway: 0 });
         }
         Ok(self.known.get_mut(&identity).expect("it is there now"))
     }
@@ -88,18 +90,22 @@ impl Fences {
             let mut files = self.lock();
             let fenced = files.get(file)?;
             (fenced.count, fenced.is_noted) = (fenced.count + 1, false);
+            fenced.noting += 1;
             fenced.count
         };
         let is_noted = match file.set_xattr(OWN, ATTRIBUTE, count.to_string().as_bytes(), 0) {
             // Then the fence ends with the server: no reason to keep anybody from cutting the file.
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EPERM)) => false,
-            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT)) => false,
-            noted => noted.map(|()| true)?,
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EPERM)) => Ok(false),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT)) => Ok(false),
+            noted => noted.map(|()| true),
         };
         let (mut files, identity) = (self.lock(), file.identity());
-        if let Some(fenced) = files.known.get_mut(&identity).filter(|fenced| fenced.count == count) {
-            fenced.is_noted = is_noted;
+        if let Some(fenced) = files.known.get_mut(&identity) {
+            fenced.noting = fenced.noting.saturating_sub(1);
+            // Of two that note it at once, nobody knows which was the last.
+            fenced.is_noted |= matches!(is_noted, Ok(true)) && fenced.count == count && fenced.noting == 0;
         }
+        is_noted?;
         while files.known.get(&identity).is_some_and(|fenced| fenced.underway > 0) {
             files = self.fewer.wait(files).unwrap_or_else(PoisonError::into_inner);
         }

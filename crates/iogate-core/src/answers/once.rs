@@ -41,7 +41,9 @@ pub struct Once<J> {
     writing: Option<Batch>,
     /// Batches that failed: why, and how many have not heard of it.
     failed: BTreeMap<u64, (i32, usize)>,
-    /// Records that were being appended when the process before ended, by file.
+    /// Records that were being appended when the process before ended, while its notes are taken in.
+    unsettled: BTreeMap<Key, AppendIntent>,
+    /// The same by file, until somebody has looked what became of them.
     appends: HashMap<Identity, Vec<(Key, AppendIntent)>>,
 }
 
@@ -106,25 +108,27 @@ impl<J> Once<J> {
             batch: Batch::default(),
             writing: None,
             failed: BTreeMap::new(),
+            unsettled: BTreeMap::new(),
             appends: HashMap::default(),
         }
     }
 
     /// Takes in a note of the process before.
     pub fn restore(&mut self, note: &Note<'_>) {
+        let intent = AppendIntent::decode(note.bytes).ok().filter(|intent| intent.kind == Request::WRITE);
+        match (note.state, intent) {
+            (State::Intent, Some(intent)) => drop(self.unsettled.insert(note.key, intent)),
+            (State::Client, _) => {}
+            _ => drop(self.unsettled.remove(&note.key)),
+        }
         self.table.note(note);
     }
 
     /// All notes of the process before have been taken in; `now` is in seconds since the Unix epoch.
     pub fn restored(&mut self, now: u64) {
-        for note in self.table.notes().filter(|note| note.state == State::Intent) {
-            if let Ok(intent) = AppendIntent::decode(note.bytes)
-                && intent.kind == Request::WRITE
-            {
-                self.appends.entry(intent.file).or_default().push((note.key, intent));
-            }
+        for (key, intent) in mem::take(&mut self.unsettled) {
+            self.appends.entry(intent.file).or_default().push((key, intent));
         }
-        // What a record has left in its file is to be looked for however long ago that was.
         self.table.expire(now);
     }
 
@@ -213,6 +217,13 @@ impl<J> Once<J> {
         let all = begins_anew.then(|| {
             self.table.expire(now);
             let mut all = Vec::with_capacity(self.table.log_bytes());
+            // What a record has left in its file is to be looked for however long ago that was, and whoever asks for it still.
+            for (key, intent) in self.appends.values().flatten() {
+                let mut bytes = Vec::new();
+                intent.encode(&mut bytes);
+                let (key, state) = (*key, State::Intent);
+                Note { key, below: 0, time: now, state, bytes: &bytes }.encode(&mut all);
+            }
             self.table.notes().for_each(|note| note.encode(&mut all));
             all
         });

@@ -283,6 +283,11 @@ impl Opened {
         record(self.ask(self.caller, |handle| Request::GetAttr(GetAttr { handle, path: b"" }))?)
     }
 
+    /// Whether data of the file may go through a server.
+    pub(super) fn may_use(&self, server: usize) -> bool {
+        self.route.may_use(server)
+    }
+
     /// On every server that may hold data of the file, at the same time. Fails with `EIO`, once, if one has lost what it had answered.
     pub(super) fn sync(&self, data_only: bool) -> io::Result<u64> {
         let (sender, answers) = mpsc::channel();

@@ -137,7 +137,7 @@ impl Servers {
         self.clients[server].wait_for(call).map(drop)
     }
 
-    /// Has files that are open here opened on all servers, before the names go by which they could be.
+    /// Has files that are open here opened on all servers that they may use, before the names go by which they could be.
     fn open_everywhere(&self, goes: impl Fn(&[u8]) -> bool) {
         if self.clients.len() < 2 {
             return;
@@ -150,9 +150,13 @@ impl Servers {
         let mut servers: Vec<usize> = (0..self.clients.len()).collect();
         for file in opened.iter().filter(|file| goes(&file.path())) {
             servers.retain(|&server| {
+                if !file.may_use(server) {
+                    return true;
+                }
                 let Err(error) = file.handle_on(server) else { return true };
                 tracing::debug!(%error, "a file whose name goes is not open on all servers");
-                error.raw_os_error() == Some(libc::ESTALE)
+                // Anything else is about this file, not about the server.
+                error.raw_os_error() != Some(libc::EIO)
             });
         }
     }

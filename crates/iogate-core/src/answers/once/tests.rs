@@ -385,7 +385,13 @@ fn records_that_were_being_appended_are_found_by_file() {
     assert!(places(&mut next.once).is_empty());
     // No client asks for them any more by then; what they have left in the file is there all the same.
     let paper = Paper { fault: Fault::default(), ..next.log.into_medium() };
-    let mut later = Process::start_at(paper, 100 + 2 * Limits::default().seconds);
+    let late = 100 + 2 * Limits::default().seconds;
+    let mut later = Process::start_at(paper, late);
+    // Nor do they go when the log begins anew before anybody has looked.
+    let writing = later.once.begin_writing(true, late);
+    later.log.write(&writing.notes, writing.all.as_deref()).unwrap();
+    later.once.written(Ok(()));
+    let mut later = later.restart();
     assert_eq!(places(&mut later.once), [500, 700]);
 }
 
