@@ -216,7 +216,7 @@ fn what_a_lost_handle_leads_to_is_not_taken_for_removed() {
     let dir = client.look_up(client.root, b"dir").unwrap();
     let call = Request::Remove(Place { dir, name: b"f" });
     drop(server);
-    let file = known(&std::fs::File::open(folder.path().join("dir/f")).unwrap()).unwrap().identity;
+    let file = known(std::fs::File::open(folder.path().join("dir/f")).unwrap()).unwrap().identity;
     let noted = Noted { call, kind: KindOf::UNLINK, file, other: Identity::default(), had: 0 };
     note(folder.path(), &mut client, &[noted]);
     let server = serve(folder.path(), How { keeps_answers: true, ..How::default() });
