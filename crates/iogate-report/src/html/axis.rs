@@ -58,7 +58,8 @@ impl Axis {
     }
 }
 
-/// From 0, or below where values (each with the ends of its interval) are, to the highest end of an interval; never empty. An interval alone does not reach below 0: most of what is measured cannot.
+/// From 0, or below where values (each with the ends of its interval) are, to the highest end of an interval; never empty. An interval
+/// alone does not reach below 0: most of what is measured cannot.
 pub(super) fn range(values: impl Iterator<Item = Interval>) -> (f64, f64) {
     let (low, end) = values.fold((0.0f64, 0.0f64), |(low, end), value| {
         (low.min(if value.mean < 0.0 { value.low } else { 0.0 }), end.max(value.high))
