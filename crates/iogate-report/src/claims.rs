@@ -25,8 +25,7 @@ pub struct Interval {
 impl Interval {
     /// Of independent values; of a single one, itself. `None` of none.
     pub fn of(values: &[f64], level: f64) -> Option<Interval> {
-        let estimate = Estimate::of(values, level)?;
-        Some(Interval { low: estimate.low(), mean: estimate.mean, high: estimate.high() })
+        Estimate::of(values, level).map(Interval::from)
     }
 
     /// Of the ratio of paired values: the geometric mean, so that twice and half cancel out. `None` if one is not above 0.
@@ -57,6 +56,12 @@ impl Interval {
     fn shown(&self) -> String {
         let [low, mean, high] = [self.low, self.mean, self.high].map(plain);
         if low == high { mean } else { format!("{mean} ({low} to {high})") }
+    }
+}
+
+impl From<Estimate> for Interval {
+    fn from(estimate: Estimate) -> Interval {
+        Interval { low: estimate.low(), mean: estimate.mean, high: estimate.high() }
     }
 }
 
@@ -177,14 +182,6 @@ impl Verdict {
             Verdict::Missing => "-",
         }
     }
-
-    fn kept(low: bool, high: bool) -> Verdict {
-        match (low, high) {
-            (true, true) => Verdict::Agrees,
-            (false, false) => Verdict::Differs,
-            _ => Verdict::Undecided,
-        }
-    }
 }
 
 impl Statement {
@@ -195,10 +192,14 @@ impl Statement {
                 number(*published, ours, *no_change, *tolerance)
             }
             Statement::Bound { least, most, ours: Some(ours), .. } => {
-                let is = |value: f64| {
-                    least.is_none_or(|least| value >= least) && most.is_none_or(|most| value <= most)
-                };
-                Verdict::kept(is(ours.low), is(ours.high))
+                let (least, most) = (least.unwrap_or(f64::NEG_INFINITY), most.unwrap_or(f64::INFINITY));
+                if ours.low >= least && ours.high <= most {
+                    Verdict::Agrees
+                } else if ours.high < least || ours.low > most {
+                    Verdict::Differs
+                } else {
+                    Verdict::Undecided
+                }
             }
             Statement::Everywhere { kept, open, all } if *all > 0 => match all - kept - open {
                 0 if *open == 0 => Verdict::Agrees,
@@ -206,7 +207,11 @@ impl Statement {
                 _ => Verdict::Differs,
             },
             Statement::Fact { published, ours: Some(ours) } => {
-                Verdict::kept(published == ours, published == ours)
+                if published == ours {
+                    Verdict::Agrees
+                } else {
+                    Verdict::Differs
+                }
             }
             _ => Verdict::Missing,
         }
@@ -453,6 +458,15 @@ mod tests {
         assert_eq!(
             [bound(1.0, 8.5), bound(8.0, 9.0), bound(9.0, 99.0)],
             [Verdict::Agrees, Verdict::Undecided, Verdict::Differs]
+        );
+        let between = |low, high| {
+            let ours = Some(interval(low, high));
+            Statement::Bound { least: Some(4.0), most: Some(8.5), ours, unit: " s".into() }.verdict()
+        };
+        // What is wider than both bounds may be within them.
+        assert_eq!(
+            [between(4.0, 8.5), between(3.0, 9.0), between(1.0, 3.9), between(8.6, 9.0)],
+            [Verdict::Agrees, Verdict::Undecided, Verdict::Differs, Verdict::Differs]
         );
         let everywhere = |kept, open| Statement::Everywhere { kept, open, all: 10 }.verdict();
         assert_eq!(

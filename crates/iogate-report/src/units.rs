@@ -4,6 +4,8 @@ use iogate_core::units::plural;
 use iogate_sim::metrics::Unit;
 use iogate_sim::stat::Estimate;
 
+use crate::claims::Interval;
+
 const BYTES: (f64, &[&str]) = (1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB"]);
 const TIMES: (f64, &[&str]) = (1000.0, &["ns", "us", "ms", "s"]);
 
@@ -64,6 +66,13 @@ pub(crate) fn interval(value: f64, half_width: Option<f64>, unit: Unit) -> Strin
         Some(half_width) => format!("{value} \u{b1} {}{name}", deviation(half_width * factor)),
         None => format!("{value}{name}"),
     }
+}
+
+/// A value and the ends of the interval around it, in one unit: `12.3 (12.0 to 12.9) ms`; the value alone where there is no interval.
+pub(crate) fn ends(of: Interval, unit: Unit) -> String {
+    let (factor, name) = scale(of.mean, unit);
+    let [low, mean, high] = [of.low, of.mean, of.high].map(|value| significant(value * factor));
+    if of.low == of.high { format!("{mean}{name}") } else { format!("{mean} ({low} to {high}){name}") }
 }
 
 /// As [`significant`], with three decimals of what is small; nobody needs to know what is below that.

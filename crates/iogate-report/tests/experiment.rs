@@ -203,9 +203,11 @@ fn pages_of_any_shape() {
 
 #[test]
 fn values_below_0_are_drawn_to_the_other_side() {
+    use iogate_report::claims::Interval;
     use iogate_report::html::lines::{Lines, Series, lines};
     use iogate_report::html::whiskers::{Bars, Groups, groups};
-    let bars = Bars { name: "gain".into(), values: vec![Some((-20.0, 5.0)), Some((20.0, 0.0)), None] };
+    let uneven = Interval { low: -60.0, mean: -20.0, high: -15.0 };
+    let bars = Bars { name: "gain".into(), values: vec![Some(uneven), Some(Interval::exact(20.0)), None] };
     let unit = iogate_sim::metrics::Unit::Percent;
     let names = ["a", "b", "c"].map(String::from).to_vec();
     let drawn = groups(&Groups { title: "Gain".into(), unit, groups: names, series: vec![bars] }).0;
@@ -218,7 +220,10 @@ fn values_below_0_are_drawn_to_the_other_side() {
     let (x, width) = (of("x"), of("width"));
     assert!((x[0] + width[0] - x[1]).abs() < 0.2, "both begin at 0: {x:?} {width:?}");
     assert!((width[0] - width[1]).abs() < 0.2, "{width:?}");
-    assert!(drawn.contains("-20 \u{b1} 5 %"), "{drawn}");
+    assert!(drawn.contains("-20 (-60 to -15) %") && drawn.contains(">20 %<"), "{drawn}");
+    let (middle, whisker) = (x[0] + width[0], drawn.split("class=\"whisker\" d=\"M").nth(1).unwrap());
+    let low: f64 = whisker.split(' ').next().unwrap().parse().unwrap();
+    assert!((middle - low - 3.0 * width[0]).abs() < 0.5, "it is as far as -60 from 0: {low} {x:?} {width:?}");
 
     let series = Series { name: "gain".into(), points: vec![(1.0, -20.0, 1.0), (2.0, 20.0, 1.0)] };
     let x_ticks = vec![(1.0, "1".into()), (2.0, "2".into())];

@@ -80,6 +80,37 @@ fn caches_that_cannot_be_are_refused_with_their_line() {
 }
 
 #[test]
+fn what_a_scenario_would_only_ignore_is_refused() {
+    let servers = |rest: &str| {
+        BASE.replace("[[app]]", &format!("cache = {{ memory = '4GiB', expire = '5s', {rest} }}\n[[app]]"))
+    };
+    let network = |rest: &str| format!("{BASE}[network]\nbuffer = '64KiB'\n{rest}");
+    let app = |rest: &str| format!("{BASE}outstanding = 4\n{rest}");
+    for (text, said) in [
+        (servers("kernel = 'rhel5'"), "servers.cache.expire: an ordered cache"),
+        (servers("kernel = '2.6.28'"), "servers.cache.expire: an ordered cache"),
+        (servers("kernel = 'modern', ordered = true"), "servers.cache.expire: an ordered cache"),
+        (network(""), "network.buffer: nothing waits for a port without a bandwidth"),
+        (network("bandwidth = 'unlimited'\n"), "network.buffer: nothing waits for a port"),
+        (app("barrier = 'call'\n"), "outstanding: with barrier = call each call waits"),
+    ] {
+        let message = refusal(&text);
+        assert!(message.contains(said), "{text}: {message}");
+        assert_eq!(message.lines().count(), 1, "{message}");
+    }
+    for text in [
+        servers("kernel = 'modern'"),
+        servers("kernel = 'rhel5', ordered = false"),
+        network("bandwidth = '1Gbit/s'\n"),
+        BASE.to_owned() + "[network]\nbuffer = 'unlimited'\n",
+        app("barrier = 'phase'\n"),
+        BASE.to_owned() + "barrier = 'call'\n",
+    ] {
+        read(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+    }
+}
+
+#[test]
 fn elevators_are_off_where_they_are_not_named() {
     let elevator = |more: &str| {
         let text = BASE.replace("[[app]]", &format!("{more}\n[[app]]"));

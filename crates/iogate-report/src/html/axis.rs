@@ -4,6 +4,7 @@ use iogate_sim::metrics::Unit;
 use maud::{Markup, html};
 
 use super::{LEFT, WIDTH};
+use crate::claims::Interval;
 use crate::units::{bytes, number, time};
 
 /// Room at the right for numbers.
@@ -57,11 +58,11 @@ impl Axis {
     }
 }
 
-/// From 0, or below where values (each with half the width of its interval) are, to the highest end of an interval;
-/// never empty. An interval alone does not reach below 0: most of what is measured cannot.
-pub(super) fn range(values: impl Iterator<Item = (f64, f64)>) -> (f64, f64) {
-    let (low, end) = values.fold((0.0f64, 0.0f64), |(low, end), (value, half)| {
-        (low.min(if value < 0.0 { value - half } else { 0.0 }), end.max(value + half))
+/// From 0, or below where values (each with the ends of its interval) are, to the highest end of an interval; never empty. An interval
+/// alone does not reach below 0: most of what is measured cannot.
+pub(super) fn range(values: impl Iterator<Item = Interval>) -> (f64, f64) {
+    let (low, end) = values.fold((0.0f64, 0.0f64), |(low, end), value| {
+        (low.min(if value.mean < 0.0 { value.low } else { 0.0 }), end.max(value.high))
     });
     (low, if end > low { end } else { low + 1.0 })
 }
@@ -130,8 +131,9 @@ mod tests {
 
     #[test]
     fn a_range_has_0_in_it() {
-        assert_eq!(range([(3.0, 1.0), (1.0, 2.0)].into_iter()), (0.0, 4.0));
-        assert_eq!(range([(-3.0, 1.0), (-1.0, 0.5)].into_iter()), (-4.0, 0.0));
-        assert_eq!(range([(0.0, 0.0)].into_iter()), (0.0, 1.0));
+        let of = |low, mean, high| Interval { low, mean, high };
+        assert_eq!(range([of(2.0, 3.0, 4.0), of(-1.0, 1.0, 5.0)].into_iter()), (0.0, 5.0));
+        assert_eq!(range([of(-4.0, -3.0, -2.0), of(-1.5, -1.0, -0.5)].into_iter()), (-4.0, 0.0));
+        assert_eq!(range([Interval::exact(0.0)].into_iter()), (0.0, 1.0));
     }
 }

@@ -7,6 +7,7 @@ use super::sizes::{Classes, Columns, Distribution, sizes, sizes_key};
 use super::sweep::Sweep;
 use super::whiskers::{Bars, Groups, groups};
 use super::{figure, phases, shell};
+use crate::claims::Interval;
 use crate::experiment::{ClassPoint, Definition, ExperimentReport, Measured, Of, Point, Situations};
 use crate::units::{bytes, count, number, time};
 
@@ -78,9 +79,7 @@ fn completion(report: &ExperimentReport) -> Markup {
     }
     let apps = names.len();
     names.truncate(BAR_APPS_MAX);
-    let value = |measured: Option<&Measured>| {
-        measured.map(|measured| (measured.estimate.mean, measured.estimate.half_width.unwrap_or(0.0)))
-    };
+    let value = |measured: Option<&Measured>| measured.map(|measured| Interval::from(measured.estimate));
     let series = shown.iter().map(|point| {
         let of = |name: &&str| value(point.app(name)?.metric("completion"));
         Bars {

@@ -7,6 +7,7 @@ use maud::{Markup, PreEscaped, html};
 
 use super::axis::{range, ticks};
 use super::{WIDTH, key, picture, series_class};
+use crate::claims::Interval;
 use crate::units::{interval, quantity};
 
 const HEIGHT: f64 = 280.0;
@@ -47,7 +48,7 @@ pub fn lines(of: &Lines) -> Markup {
     let all = || of.series.iter().flat_map(|series| &series.points);
     let xs = || all().map(|point| point.0).chain(of.x_ticks.iter().map(|tick| tick.0));
     let (Some(first), Some(last)) = (xs().reduce(f64::min), xs().reduce(f64::max)) else { return html! {} };
-    let (low, end) = range(all().map(|(_, y, half)| (*y, *half)));
+    let (low, end) = range(all().map(|(_, y, half)| Interval { low: y - half, mean: *y, high: y + half }));
     // A little more, for markers.
     let (low, end) = (low * 1.04, end + 0.04 * (end - low));
     let logarithmic = first > 0.0 && last / first >= LOG_FROM;

@@ -6,6 +6,7 @@ use maud::{Markup, html};
 
 use super::lines::{Lines, Series, lines};
 use super::whiskers::{Bars, Groups, groups};
+use crate::claims::Interval;
 use crate::experiment::{Axis, Definition, ExperimentReport, combinations, label};
 
 /// Pictures of one metric, one for each combination of what is neither an axis of the picture nor a line.
@@ -98,7 +99,7 @@ impl<'a> Sweep<'a> {
                 settings.push((&self.over.key, over));
                 settings.extend(series.map(|(axis, value)| (axis.key.as_str(), value.as_str())));
                 let estimate = report.points_at(&settings).next()?.metric(&metric.name)?.estimate;
-                Some((estimate.mean, estimate.half_width.unwrap_or(0.0)))
+                Some(Interval::from(estimate))
             });
             values.collect()
         };
@@ -132,7 +133,8 @@ impl<'a> Sweep<'a> {
         };
         let series = drawn.into_iter().map(|Bars { name, values }| {
             let points = numbers.iter().zip(values);
-            let mut points: Vec<_> = points.filter_map(|(x, value)| Some((*x, value?.0, value?.1))).collect();
+            let mut points: Vec<_> =
+                points.filter_map(|(x, value)| Some((*x, value?.mean, value?.high - value?.mean))).collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
             Series { name, points }
         });

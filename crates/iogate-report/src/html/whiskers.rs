@@ -5,10 +5,11 @@ use maud::{Markup, html};
 
 use super::axis::{Axis, range};
 use super::{LEFT, clipped, key, picture, series_class, swatch};
-use crate::units::interval;
+use crate::claims::Interval;
+use crate::units::ends;
 
 /// Room at the right for a value with its interval.
-const ROOM: f64 = 150.0;
+const ROOM: f64 = 200.0;
 
 /// A picture of groups of bars.
 #[derive(Clone, Debug)]
@@ -28,8 +29,8 @@ pub struct Groups {
 pub struct Bars {
     /// What it is called.
     pub name: String,
-    /// For each group the value and half the width of the interval around it (0 for none); `None` where there is no bar.
-    pub values: Vec<Option<(f64, f64)>>,
+    /// For each group the value and the interval around it, if it has one; `None` where there is no bar.
+    pub values: Vec<Option<Interval>>,
 }
 
 /// Draws bars from the left, a group for each name, with their key.
@@ -42,12 +43,12 @@ pub fn groups(of: &Groups) -> Markup {
     let (bar, gap) = if of.series.len() > 4 { (13.0, 12.0) } else { (18.0, 14.0) };
     let group = (bar + 2.0) * of.series.len() as f64;
     let bottom = 6.0 + of.groups.len() as f64 * (group + gap);
-    let shown = |value: f64, half: f64| interval(value, (half > 0.0).then_some(half), of.unit);
+    let shown = |value: Interval| ends(value, of.unit);
     let said: Vec<String> = (of.groups.iter().enumerate())
         .map(|(index, name)| {
             let values = of.series.iter().filter_map(|bars| {
-                let (value, half) = (*bars.values.get(index)?)?;
-                Some(format!("{} {}", bars.name, shown(value, half)))
+                let value = (*bars.values.get(index)?)?;
+                Some(format!("{} {}", bars.name, shown(value)))
             });
             format!("{name}: {}", values.collect::<Vec<_>>().join(", "))
         })
@@ -58,23 +59,23 @@ pub fn groups(of: &Groups) -> Markup {
             @let top = 8.0 + index as f64 * (group + gap);
             text x=(LEFT - 12.0) y=(format!("{:.1}", top + group / 2.0 + 4.0)) text-anchor="end" { (clipped(name)) }
             @for (row, bars) in of.series.iter().enumerate() {
-                @if let Some((value, half)) = bars.values.get(index).copied().flatten() {
+                @if let Some(value) = bars.values.get(index).copied().flatten() {
                     @let y = top + row as f64 * (bar + 2.0);
-                    @let tip = format!("{name}, {}: {}", bars.name, shown(value, half));
+                    @let tip = format!("{name}, {}: {}", bars.name, shown(value));
                     g data-tip=(tip) {
                         title { (tip) }
-                        rect.(series_class(row)) x=(format!("{:.1}", axis.at(value.min(0.0)))) y=(y)
-                            width=(format!("{:.1}", (axis.at(value) - axis.at(0.0)).abs().max(0.5)))
+                        rect.(series_class(row)) x=(format!("{:.1}", axis.at(value.mean.min(0.0)))) y=(y)
+                            width=(format!("{:.1}", (axis.at(value.mean) - axis.at(0.0)).abs().max(0.5)))
                             height=(bar) rx="2" {}
-                        @if half > 0.0 {
-                            @let (low, high, middle) = (axis.at(value - half), axis.at(value + half), y + bar / 2.0);
+                        @if value.low < value.high {
+                            @let (low, high, middle) = (axis.at(value.low), axis.at(value.high), y + bar / 2.0);
                             path.whisker d=(format!(
                                 "M{low:.1} {middle:.1}H{high:.1}M{low:.1} {:.1}v7M{high:.1} {:.1}v7", middle - 3.5, middle - 3.5
                             )) {}
                         }
                     }
-                    text x=(format!("{:.1}", axis.at((value + half).max(0.0)) + 8.0)) y=(y + bar / 2.0 + 4.5)
-                        font-size=(if bar < 18.0 { "12" } else { "13" }) { (shown(value, half)) }
+                    text x=(format!("{:.1}", axis.at(value.high.max(0.0)) + 8.0)) y=(y + bar / 2.0 + 4.5)
+                        font-size=(if bar < 18.0 { "12" } else { "13" }) { (shown(value)) }
                 }
             }
         }

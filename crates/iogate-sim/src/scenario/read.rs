@@ -84,14 +84,19 @@ fn read(root: &Value, files: &Files<'_>, problems: &Problems) -> Option<Scenario
 }
 
 fn network(table: &Table<'_>) -> Network {
-    Network {
+    let network = Network {
         latency: table.span("latency"),
         jitter: table.span("jitter"),
         bandwidth: table.optional("bandwidth"),
         buffer: table.optional("buffer"),
         retransmit: table.span("retransmit"),
         header: table.small("header"),
+    };
+    if network.buffer.is_some() && network.bandwidth.is_none() {
+        let text = "network.buffer: nothing waits for a port without a bandwidth: give network.bandwidth, or remove it";
+        table.unfit("buffer", text.into());
     }
+    network
 }
 
 /// What concerns the whole.

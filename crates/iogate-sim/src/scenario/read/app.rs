@@ -198,6 +198,10 @@ fn workload(table: &Table<'_>, pattern_name: &str, processes: u32, rows: Option<
 /// What a process waits before each call, and how many it has in progress at most: one that calls by the clock waits for no answer.
 fn pace(table: &Table<'_>, pattern: &str) -> (Distribution, Option<u32>) {
     if !table.has("arrivals") {
+        if table.choice("barrier") == "call" && table.has("outstanding") {
+            let text = "outstanding: with barrier = call each call waits for the one before; remove it, or choose barrier = phase or none";
+            table.unfit("outstanding", text.into());
+        }
         return (table.distribution("think"), table.optional("outstanding").map(|calls| calls as u32));
     }
     table.refuse(&["think", "outstanding", "collective"], "an open loop (arrivals)");

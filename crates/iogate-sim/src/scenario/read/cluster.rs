@@ -125,6 +125,14 @@ fn cache(table: &Table<'_>, new: &dyn Fn(Kernel, u64) -> CacheConfig) -> CacheCo
     config.read_ahead = given("read_ahead").unwrap_or(config.read_ahead);
     config.in_flight = given("in_flight").unwrap_or(config.in_flight);
     config.ordered = given("ordered").map_or(config.ordered, |ordered| ordered == 1);
+    if config.ordered && given("expire").is_some() {
+        let text = format!(
+            "{}: an ordered cache (rhel5, 2.6.28 or ordered = true) writes back whatever is dirty each time it wakes: remove it, or give \
+             ordered = false",
+            table.path_of("expire")
+        );
+        table.unfit("expire", text);
+    }
     config
 }
 

@@ -252,7 +252,7 @@ pub(super) static CACHE: Schema = Schema {
             "expire",
             Takes::Time(1),
             Words("the kernel's"),
-            "how old dirty memory is when it is written back in any case",
+            "how old dirty memory is when it is written back in any case; not of an ordered cache",
         ),
         key(
             "read_ahead",
@@ -329,7 +329,7 @@ pub(super) static NETWORK: Schema = Schema {
             "buffer",
             Takes::OrUnlimited(&Takes::Bytes(1, TIB)),
             Is("unlimited"),
-            "what the switch holds for each port; what does not fit is lost and sent again",
+            "what the switch holds for each port of some bandwidth; what does not fit is lost and sent again",
         ),
         key(
             "retransmit",
@@ -572,7 +572,7 @@ pub(super) static APP: Schema = Schema {
             "outstanding",
             Takes::OrUnlimited(&Takes::Count(1, 65_536)),
             Is("1"),
-            "calls that a process has in progress at once",
+            "calls that a process has in progress at once; not with barrier = call",
         ),
         key(
             "barrier",

@@ -78,9 +78,9 @@ impl Cell {
         Some(self.by(other)?.map(|ratio| 100.0 * (ratio - 1.0)))
     }
 
-    /// Whether this is less than another.
+    /// Whether this is less than another: as much is not.
     pub(super) fn less(&self, other: &Cell) -> Option<Verdict> {
-        Some(within(self.by(other)?, f64::NEG_INFINITY, 1.0))
+        Some(below(self.by(other)?, 1.0))
     }
 
     /// Whether this is less than another on average: by the mean difference, which a seed with next to nothing in one of both does not
@@ -125,6 +125,20 @@ pub(super) fn within(interval: Interval, least: f64, most: f64) -> Verdict {
     let statement =
         Statement::Bound { least: Some(least), most: Some(most), ours: Some(interval), unit: String::new() };
     statement.verdict()
+}
+
+/// Whether something is less than a figure: what is exactly that is not.
+pub(super) fn below(interval: Interval, figure: f64) -> Verdict {
+    match interval {
+        Interval { high, .. } if high < figure => Verdict::Agrees,
+        Interval { low, .. } if low >= figure => Verdict::Differs,
+        _ => Verdict::Undecided,
+    }
+}
+
+/// Whether something is more than a figure, as a gain is more than none: what is exactly that is not.
+pub(super) fn above(interval: Interval, figure: f64) -> Verdict {
+    below(interval.map(|value| -value), -figure)
 }
 
 impl Experiment {
@@ -364,6 +378,19 @@ mod tests {
         assert_eq!(slow.less(&quick), Some(Verdict::Differs));
         let sum = quick.with(&slow, |one, two| one + two).map(|sum| sum / 3.0);
         assert_eq!(sum.interval(), quick.interval());
+    }
+
+    #[test]
+    fn a_tie_is_neither_less_nor_more() {
+        let cell = Cell::of(&[(1, 3.0), (2, 5.0)], 0.95);
+        assert_eq!(cell.less(&cell), Some(Verdict::Differs));
+        let none = cell.lower(&cell).unwrap();
+        assert_eq!([below(none, 0.0), above(none, 0.0)], [Verdict::Differs; 2]);
+        let some = |low, high| Interval { low, mean: f64::midpoint(low, high), high };
+        assert_eq!([some(0.0, 1.0), some(-1.0, 1.0)].map(|gain| above(gain, 0.0)), [Verdict::Undecided; 2]);
+        assert_eq!([some(-1.0, 0.0), some(-1.0, 1.0)].map(|loss| below(loss, 0.0)), [Verdict::Undecided; 2]);
+        assert_eq!([above(some(0.1, 1.0), 0.0), below(some(-1.0, -0.1), 0.0)], [Verdict::Agrees; 2]);
+        assert_eq!([above(some(-1.0, 0.0), 0.0), below(some(0.0, 1.0), 0.0)], [Verdict::Differs; 2]);
     }
 
     #[test]

@@ -166,7 +166,9 @@ pub(super) fn record_name(page: &str) -> String {
 const HEAD: &str = "# The papers' headlines, figures and tables\n\n\
      Made by `iogate reproduce coverage` from what the pages have kept beside them; a test compares both. A statement agrees if the \
      whole interval of ours is within its tolerance, which each page states; a change that has only the paper's direction is in \
-     sign; undecided is what the interval is too wide for. Controls and what is beyond a paper stand in its table, too.\n";
+     sign; undecided is what the interval is too wide for. Several together are in sign if all have \
+     the paper's direction; otherwise partly is where some agree, and where none does, one that differs is enough for not, and one that \
+     is undecided for undecided. Controls and what is beyond a paper stand in its table, too.\n";
 
 /// The page of all papers, from the records in a folder. Those of the quick form have not all that the headlines need.
 pub(super) fn page(folder: &Path, quick: bool) -> Result<String, Failure> {
@@ -223,9 +225,9 @@ pub(super) enum Outcome {
     Reproduced,
     /// All have the paper's direction, not all its size.
     InSign,
-    /// Of none the interval is narrow enough.
+    /// None agrees, none differs, and not of all the interval is narrow enough.
     Undecided,
-    /// None agrees.
+    /// None agrees, and some differ.
     Not,
     /// Some of them do.
     Partly,
@@ -237,8 +239,8 @@ impl Outcome {
             [0, 0, 0, 0] => Outcome::Nothing,
             [_, 0, 0, 0] => Outcome::Reproduced,
             [_, _, 0, 0] => Outcome::InSign,
-            [0, 0, _, 0] => Outcome::Undecided,
-            [0, 0, 0, _] => Outcome::Not,
+            [0, _, _, 0] => Outcome::Undecided,
+            [0, _, _, _] => Outcome::Not,
             _ => Outcome::Partly,
         }
     }
@@ -393,6 +395,28 @@ mod tests {
             }
         }
         assert!(compared > 0, "no page has a record");
+    }
+
+    #[test]
+    fn what_has_nothing_that_agrees_is_not_partly_so() {
+        use Verdict::{Agrees, Differs, InSign, Missing, Undecided};
+        let of = |verdicts: &[Verdict]| {
+            let claim = |verdict: &Verdict| {
+                let statement = Statement::Fact { published: true, ours: None };
+                Claim { figure: "f".into(), what: "w".into(), statement, verdict: *verdict }
+            };
+            let claims: Vec<Claim> = verdicts.iter().map(claim).collect();
+            Outcome::of(&claims.iter().collect::<Vec<_>>())
+        };
+        assert_eq!(of(&[Undecided, Differs]), Outcome::Not);
+        assert_eq!(of(&[InSign, Differs, Undecided]), Outcome::Not);
+        assert_eq!(of(&[InSign, Undecided]), Outcome::Undecided);
+        assert_eq!(of(&[InSign, InSign]), Outcome::InSign);
+        assert_eq!(of(&[Agrees, InSign]), Outcome::InSign);
+        assert_eq!(of(&[Agrees, Undecided]), Outcome::Partly);
+        assert_eq!(of(&[Agrees, Differs]), Outcome::Partly);
+        assert_eq!(of(&[Agrees, Missing]), Outcome::Reproduced);
+        assert_eq!(of(&[Missing]), Outcome::Nothing);
     }
 
     #[test]

@@ -6,6 +6,8 @@
 mod agios;
 mod aioli;
 mod auto;
+#[cfg(test)]
+mod built;
 mod checkpoint;
 mod claims;
 mod coordination;
@@ -24,7 +26,6 @@ mod twins;
 use std::fs;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, anyhow};
@@ -239,16 +240,9 @@ fn check_origin(kept: &Path, found: Option<&Origin>, ours: &Origin) -> Result<()
         .hint("remove it and the scenario is run again, or give another --results"))
 }
 
-/// The commit that is checked out here, with a `+` if something of the program or its scenarios has changed since.
+/// The commit that this program was built from, with a `+` if it is not quite that; `None` where `build.rs` could not tell.
 fn commit() -> Option<String> {
-    let git = |arguments: &[&str]| {
-        let output =
-            Command::new("git").args(arguments).output().ok().filter(|output| output.status.success())?;
-        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-    };
-    let commit = git(&["rev-parse", "--short=10", "HEAD"])?;
-    let changed = git(&["status", "--porcelain", "--", "crates", "scenarios"])?;
-    Some(if changed.is_empty() { commit } else { commit + "+" })
+    option_env!("IOGATE_COMMIT").map(str::to_owned)
 }
 
 /// The results of a scenario, found by their settings.

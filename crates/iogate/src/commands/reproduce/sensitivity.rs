@@ -3,11 +3,11 @@
 //! A parameter is a row: its value in the experiment, the ends of its range, and where that is from. Each is varied alone.
 
 use iogate_report::Table;
-use iogate_report::claims::{Interval, Verdict};
+use iogate_report::claims::Interval;
 use iogate_report::html::whiskers::{Bars, Groups, groups};
 use iogate_sim::metrics::Unit;
 
-use super::claims::{POINTS, Sheet, within};
+use super::claims::{POINTS, Sheet, above, within};
 use super::figure::{Figure, Reproduced};
 use super::{Experiment, Lab, Settings, percents};
 use crate::failure::Failure;
@@ -260,7 +260,7 @@ impl Headline {
         let near = |lower: Interval| Some(within(lower, least - POINTS, most + POINTS));
         sheet.everywhere("as it is: near the paper's", [first.and_then(near)]);
         sheet.everywhere("at every end: near the paper's", all().map(near));
-        sheet.everywhere("at every end: lower", all().map(|lower| Some(within(lower, 0.0, f64::INFINITY))));
+        sheet.everywhere("at every end: lower", all().map(|lower| Some(above(lower, 0.0))));
         let picture = self.picture(varied);
         Figure {
             title: self.title.into(),
@@ -279,10 +279,9 @@ impl Headline {
         table.row(["none", "-", "-", &percents(as_it_is), "", "-"].map(str::to_owned));
         for row in self.parameters {
             for one in varied.iter().filter(|one| one.key == row.key) {
-                let sign = one.lower.map(|lower| within(lower, 0.0, f64::INFINITY));
-                let word = match sign {
-                    Some(Verdict::Differs) => "the other sign",
-                    Some(Verdict::Undecided) => "no sign",
+                let word = match one.lower {
+                    Some(Interval { high, .. }) if high < 0.0 => "the other sign",
+                    Some(Interval { low, .. }) if low <= 0.0 => "no sign",
                     _ => "",
                 };
                 let cells = [row.key, row.value, one.value, &percents(one.lower), word, row.source];
@@ -298,20 +297,34 @@ impl Headline {
             Some("cache") => "cache".to_owned(),
             Some(key) => format!("{key} {}", one.value),
         };
-        let value = |one: &Varied| one.lower.map(|lower| (lower.mean, (lower.high - lower.low) / 2.0));
         Groups {
             title: format!("{}: lower by", self.title),
             unit: Unit::Percent,
             groups: varied.iter().map(name).collect(),
-            series: vec![Bars { name: "lower by".into(), values: varied.iter().map(value).collect() }],
+            series: vec![Bars {
+                name: "lower by".into(),
+                values: varied.iter().map(|one| one.lower).collect(),
+            }],
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use iogate_report::ExperimentReport;
+
     use super::*;
     use crate::commands::scenario::built_in_plan_of;
+
+    #[test]
+    fn the_picture_has_the_ends_of_the_table() {
+        let results = Experiment::whole("t", true, ExperimentReport::new("t", "p", 0.95));
+        let lower = Some(Interval { low: 10.0, mean: 30.0, high: 90.0 });
+        let varied = [Varied { key: "", value: "", results, lower }];
+        let (table, picture) = (AIOLI.table(&varied).markdown(), groups(&AIOLI.picture(&varied)).0);
+        assert!(table.contains("30 % (10 to 90)"), "{table}");
+        assert!(picture.contains("30 (10 to 90) %"), "{picture}");
+    }
 
     #[test]
     fn every_parameter_has_a_source_and_its_value_is_the_scenario_s() {

@@ -186,9 +186,7 @@ fn normalised(
     }
     let bars = |(index, scheduler): (usize, &str)| Bars {
         name: scheduler.into(),
-        values: (rows.iter())
-            .map(|(_, ratios)| ratios[index].map(|ratio| (ratio.mean, (ratio.high - ratio.low) / 2.0)))
-            .collect(),
+        values: rows.iter().map(|(_, ratios)| ratios[index]).collect(),
     };
     let picture = Groups {
         title: title.into(),

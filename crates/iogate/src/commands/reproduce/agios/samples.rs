@@ -45,9 +45,10 @@ impl Samples {
         Samples { whole: Outcome::new(situations, trees::DEALINGS), without, level }
     }
 
-    /// Something of all of them, with its interval over the seeds. What is not there without a seed is left out.
+    /// Something of all of them, with its interval over the seeds. What is not there without one of the seeds has no interval that could
+    /// be told, and is not there at all.
     pub(super) fn interval(&self, of: impl Fn(&Outcome) -> Option<f64>) -> Option<Interval> {
-        let without: Vec<f64> = self.without.iter().filter_map(&of).collect();
-        Some(Interval::left_out(of(&self.whole)?, &without, self.level))
+        let without: Option<Vec<f64>> = self.without.iter().map(&of).collect();
+        Some(Interval::left_out(of(&self.whole)?, &without?, self.level))
     }
 }

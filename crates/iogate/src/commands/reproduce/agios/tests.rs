@@ -106,4 +106,9 @@ fn an_interval_over_all_situations_is_by_what_each_seed_is_worth() {
         right.interval(|of| Some(of.situations.all.iter().filter(|one| one.right > 0).count() as f64));
     let share = share.unwrap();
     assert!(share.mean == 192.0 && share.low < 192.0, "{share:?}");
+    // What there is none of without a seed is not taken for the same with every seed.
+    let some = |of: &super::samples::Outcome| {
+        Some(of.situations.all.iter().filter(|one| one.right > 0).count() as f64).filter(|count| *count > 0.0)
+    };
+    assert_eq!((some(&right.whole), right.interval(some)), (Some(192.0), None));
 }

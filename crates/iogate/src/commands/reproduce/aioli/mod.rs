@@ -9,7 +9,7 @@ use iogate_report::html::lines::lines;
 use iogate_report::html::whiskers::{Bars, Groups, groups};
 use iogate_sim::metrics::Unit;
 
-use super::claims::{Cell, NEAR, Sheet, within};
+use super::claims::{Cell, NEAR, Sheet, above, within};
 use super::figure::{Figure, Reproduced};
 use super::{Experiment, Lab, Settings, factor, shares, shown};
 use crate::failure::Failure;
@@ -174,7 +174,7 @@ fn ior_and_cat(both: &Experiment) -> Result<Figure<'_>, Failure> {
             Ok(time("fifo")?.with(&time("aioli")?, |fifo, aioli| fifo / aioli))
         };
         let (large, small) = (gain("ior")?, gain("cat")?);
-        let gains = |cell: &Cell| cell.interval().map(|gain| within(gain, 1.0, f64::INFINITY));
+        let gains = |cell: &Cell| cell.interval().map(|gain| above(gain, 1.0));
         ior.push(gains(&large));
         cat.push(gains(&small));
         if ["8KiB", "32KiB"].contains(&request.as_str()) {
@@ -428,14 +428,14 @@ fn ten_applications(ten: &Experiment) -> Result<Figure<'_>, Failure> {
         let time = |scheduler| ten.app_cell(&at(scheduler), app, "completion");
         add(name, (nfs, aioli), &time("fifo")?, &time("aioli")?);
     }
-    let bars = |name: &str, of: &dyn Fn(usize) -> Option<(f64, f64)>| Bars {
+    let bars = |name: &str, of: &dyn Fn(usize) -> Option<Interval>| Bars {
         name: name.into(),
         values: (0..TABLE_2.len()).map(of).collect(),
     };
     let ours = |scheduler: &'static str| {
         move |index: usize| {
             let estimate = ten.app(&[(SCHEDULER, scheduler)], TABLE_2[index].0, "completion")?.estimate;
-            Some((estimate.mean, estimate.half_width.unwrap_or(0.0)))
+            Some(Interval::from(estimate))
         }
     };
     let picture = Groups {
@@ -443,9 +443,9 @@ fn ten_applications(ten: &Experiment) -> Result<Figure<'_>, Failure> {
         unit: Unit::Seconds,
         groups: TABLE_2.iter().map(|(_, name, ..)| (*name).into()).collect(),
         series: vec![
-            bars("paper, NFS", &|index| Some((TABLE_2[index].2, 0.0))),
+            bars("paper, NFS", &|index| Some(Interval::exact(TABLE_2[index].2))),
             bars("ours, fifo", &ours("fifo")),
-            bars("paper, aIOLi", &|index| Some((TABLE_2[index].3, 0.0))),
+            bars("paper, aIOLi", &|index| Some(Interval::exact(TABLE_2[index].3))),
             bars("ours, aioli", &ours("aioli")),
         ],
     };

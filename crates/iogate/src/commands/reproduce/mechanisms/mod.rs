@@ -66,10 +66,7 @@ fn overview<'a>(results: &'a Experiment, world: &World) -> Figure<'a> {
 fn picture(results: &Experiment, world: &World, measure: &Measure) -> Groups {
     let mechanisms: Vec<&String> = results.values(MECHANISM).iter().filter(|name| *name != NONE).collect();
     let series = results.values(STORAGE).iter().map(|storage| {
-        let value = |mechanism: &&String| {
-            let factor = world.mean_factor(results, measure, storage, mechanism)?;
-            Some((factor.mean, (factor.high - factor.low) / 2.0))
-        };
+        let value = |mechanism: &&String| world.mean_factor(results, measure, storage, mechanism);
         Bars { name: storage.clone(), values: mechanisms.iter().map(value).collect() }
     });
     Groups {

@@ -9,7 +9,7 @@ use crate::cli::{BenchStore, BenchWay};
 use crate::commands::bench::runner::Runner;
 use crate::commands::bench::{BY, REAL, SIMULATION};
 use crate::commands::reproduce::aioli::{REQUEST, SCHEDULER};
-use crate::commands::reproduce::claims::{Sheet, within};
+use crate::commands::reproduce::claims::{Sheet, above};
 use crate::commands::reproduce::{Experiment, Lab, factor, shown};
 use crate::commands::sim::PROGRAM;
 use crate::failure::Failure;
@@ -103,7 +103,7 @@ fn section(results: &Experiment, set: &[&str]) -> Result<Section, Failure> {
             let mut row = vec![request.clone()];
             for ([without, with], gains) in [(&both, &mut readers), (&of_small, &mut small)] {
                 let gain = without.by(with);
-                gains.push(gain.map(|gain| within(gain, 1.0, f64::INFINITY)));
+                gains.push(gain.map(|gain| above(gain, 1.0)));
                 row.extend([without, with].map(|cell| cell.shown(Unit::Seconds)));
                 row.push(factor(gain));
             }

@@ -9,7 +9,7 @@ use super::{
     CONTIGUOUS, FIFO, GATE, HBRR, JOINED, OP, PATTERN, PER_PROCESS, REQUEST, Results, SERVER_WINDOW, STRIDED,
     TWINS, TWINS_8MS, name, spaced, time,
 };
-use crate::commands::reproduce::claims::{Cell, Sheet, within};
+use crate::commands::reproduce::claims::{Cell, Sheet, above, within};
 use crate::commands::reproduce::figure::Figure;
 use crate::commands::reproduce::{Experiment, percents, shares};
 use crate::failure::Failure;
@@ -58,7 +58,7 @@ pub(super) fn no_difference(faster: Option<Interval>) -> Option<Verdict> {
 }
 
 fn gain(faster: Option<Interval>) -> Option<Verdict> {
-    Some(within(faster?, 0.0, f64::INFINITY))
+    Some(above(faster?, 0.0))
 }
 
 fn all(results: &Results) -> Result<Figure<'_>, Failure> {
@@ -164,8 +164,7 @@ fn all(results: &Results) -> Result<Figure<'_>, Failure> {
 fn bars(direct: &Experiment, schedulers: &Experiment, title: String, op: &str, request: &str) -> Groups {
     let at = |pattern| [(OP, op), (REQUEST, request), (PATTERN, pattern)];
     let value = |results: &Experiment, settings: &[(&str, &str)]| {
-        let estimate = results.measured(settings, "makespan")?.estimate;
-        Some((estimate.mean, estimate.half_width.unwrap_or(0.0)))
+        Some(Interval::from(results.measured(settings, "makespan")?.estimate))
     };
     let mut series = vec![Bars {
         name: "no forwarders".into(),
@@ -300,4 +299,16 @@ fn collective(results: &Results) -> Result<Figure<'_>, Failure> {
             .into(),
         ..Figure::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_as_long_gains_nothing() {
+        assert_eq!(gain(Some(Interval::exact(0.0))), Some(Verdict::Differs));
+        assert_eq!(gain(Some(Interval { low: 0.1, mean: 1.0, high: 1.9 })), Some(Verdict::Agrees));
+        assert_eq!(gain(None), None);
+    }
 }

@@ -118,7 +118,7 @@ pub(super) const ALL: &[Headline] = &[
         "coordination",
         "conclusion",
         "one order on all servers is worth what the analysis says",
-        &[claim("", "formulas (1) to (3)", "the interval of the mean has the formula*")],
+        &[claim("", "formulas (1) to (3)", "the interval of the mean *")],
         &[],
     ),
 ];
