@@ -50,13 +50,33 @@ prop_compose! {
     }
 }
 
+/// Nothing waits in a buffer where bandwidth is unlimited.
+fn bandwidth() -> impl Strategy<Value = String> {
+    let buffered = (
+        key("bandwidth", &["'1B/s'", "'1MB/s'", "'1000000GB/s'"]),
+        key("buffer", &["'unlimited'", "1", "'10KiB'", "'1TiB'"]),
+    );
+    prop_oneof![
+        1 => key("bandwidth", &["'unlimited'"]),
+        3 => buffered.prop_map(|(bandwidth, buffer)| format!("{bandwidth}{buffer}")),
+    ]
+}
+
+/// With a barrier after each call no second one is underway.
+fn order() -> impl Strategy<Value = String> {
+    let several = (key("outstanding", &["1", "3", "'unlimited'"]), key("barrier", &["'none'", "'phase'"]));
+    prop_oneof![
+        1 => key("barrier", &["'call'"]),
+        2 => several.prop_map(|(outstanding, barrier)| format!("{outstanding}{barrier}")),
+    ]
+}
+
 prop_compose! {
     fn network()(latency in key("latency", TIMES), jitter in key("jitter", TIMES),
-        bandwidth in key("bandwidth", &["'unlimited'", "'1B/s'", "'1MB/s'", "'1000000GB/s'"]),
-        buffer in key("buffer", &["'unlimited'", "1", "'10KiB'", "'1TiB'"]),
+        bandwidth in bandwidth(),
         retransmit in key("retransmit", SOME_TIMES),
         header in key("header", &["0", "5000"])) -> String {
-        format!("[network]\n{latency}{jitter}{bandwidth}{buffer}{retransmit}{header}")
+        format!("[network]\n{latency}{jitter}{bandwidth}{retransmit}{header}")
     }
 }
 
@@ -92,10 +112,9 @@ prop_compose! {
         op in key("op", &["'read'", "'write'"]), iterations in key("iterations", &["1", "3"]), start in key("start", TIMES),
         compute in key("compute", &["'0s'", "'8760h'", "{ uniform = ['0s', '8760h'] }", "{ exponential = '1h' }"]),
         think in key("think", &["'0s'", "'1ms'", "{ exponential = '8760h' }"]),
-        outstanding in key("outstanding", &["1", "3", "'unlimited'"]),
-        barrier in key("barrier", &["'none'", "'phase'", "'call'"]),
+        order in order(),
         files in select(&["", "files = 'x'\n"][..])) -> String {
-        format!("[[app]]\nname = '{name}'\n{processes}{pattern}{op}{iterations}{start}{compute}{think}{outstanding}{barrier}{files}")
+        format!("[[app]]\nname = '{name}'\n{processes}{pattern}{op}{iterations}{start}{compute}{think}{order}{files}")
     }
 }
 

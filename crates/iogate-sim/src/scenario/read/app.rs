@@ -198,7 +198,7 @@ fn workload(table: &Table<'_>, pattern_name: &str, processes: u32, rows: Option<
 /// What a process waits before each call, and how many it has in progress at most: one that calls by the clock waits for no answer.
 fn pace(table: &Table<'_>, pattern: &str) -> (Distribution, Option<u32>) {
     if !table.has("arrivals") {
-        if table.choice("barrier") == "call" && table.has("outstanding") {
+        if table.choice("barrier") == "call" && table.optional("outstanding") != Some(1) {
             let text = "outstanding: with barrier = call each call waits for the one before; remove it, or choose barrier = phase or none";
             table.unfit("outstanding", text.into());
         }
