@@ -572,7 +572,7 @@ pub(super) static APP: Schema = Schema {
             "outstanding",
             Takes::OrUnlimited(&Takes::Count(1, 65_536)),
             Is("1"),
-            "calls that a process has in progress at once; not with barrier = call",
+            "calls that a process has in progress at once; with barrier = call one",
         ),
         key(
             "barrier",
