@@ -124,7 +124,7 @@ impl Table {
 
     /// Takes in a note; what came before of the same request is forgotten, and returned, and so is what its client needs no more.
     pub(super) fn note(&mut self, note: &Note<'_>) -> Option<Entry> {
-        let Key { uid, client, number, .. } = note.key;
+        let Key { uid, client, .. } = note.key;
         let held = self.held.entries + self.held.clients;
         let user = self.users.entry(uid).or_default();
         let client = user.clients.entry(client).or_insert_with(|| {
@@ -141,11 +141,10 @@ impl Table {
                 self.held.remove(entry.bytes.len());
             }
         }
-        let is_gone = note.state == State::Void || number < client.below;
         let before = if note.state == State::Client { None } else { self.take(&note.key) };
-        if note.state != State::Client && !is_gone {
+        if !matches!(note.state, State::Client | State::Void) {
             let entry = Entry { state: note.state, time: note.time, bytes: note.bytes.into() };
-            self.put_back(&note.key, Some(entry));
+            self.insert(&note.key, entry);
         }
         let holds = self.held.entries + self.held.clients;
         if holds > held.max(self.limits.entries) || self.held.bytes > self.limits.bytes {
@@ -157,9 +156,16 @@ impl Table {
     /// What is remembered of a request is what was remembered before.
     pub(super) fn put_back(&mut self, key: &Key, before: Option<Entry>) {
         self.take(key);
+        if let Some(entry) = before {
+            self.insert(key, entry);
+        }
+    }
+
+    /// Remembers what nothing is remembered of, unless its client needs it no more.
+    fn insert(&mut self, key: &Key, entry: Entry) {
         let Some(user) = self.users.get_mut(&key.uid) else { return };
         let Some(client) = user.clients.get_mut(&key.client) else { return };
-        if let Some(entry) = before.filter(|_| key.number >= client.below) {
+        if key.number >= client.below {
             user.held.add(entry.bytes.len());
             self.held.add(entry.bytes.len());
             client.entries.insert((key.number, key.step), entry);

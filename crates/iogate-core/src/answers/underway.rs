@@ -13,6 +13,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use super::Key;
+use crate::wire::below;
 
 /// Requests that are being carried out, and that wait for names. `J` is what goes on when one is done.
 #[derive(Debug)]
@@ -158,9 +159,9 @@ impl<J> Underway<J> {
     fn related<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a BTreeSet<u64>> {
         let ends = name.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
         let above = ends.chain([name.len()]).filter_map(|end| self.names.get(&name[..end]));
-        let is_below = |other: &[u8]| other.strip_prefix(name).is_some_and(|rest| rest.starts_with(b"/"));
         let first: Box<[u8]> = [name, b"/"].concat().into();
-        let below = self.names.range(first..).take_while(move |(other, _)| is_below(other));
-        above.chain(below.map(|(_, places)| places))
+        let those_below =
+            self.names.range(first..).take_while(move |(other, _)| below(other, name).is_some());
+        above.chain(those_below.map(|(_, places)| places))
     }
 }

@@ -40,6 +40,11 @@ pub const GROUPS_MAX: usize = 256;
 /// In place of a number of groups: they are not sent, and the server looks them up.
 pub const GROUPS_UNKNOWN: u16 = u16::MAX;
 
+/// What is left of a path behind another one that it is at or below, as `/c` of `a/b/c` below `a/b`; `None` if it is elsewhere.
+pub fn below<'a>(path: &'a [u8], top: &[u8]) -> Option<&'a [u8]> {
+    path.strip_prefix(top).filter(|rest| rest.is_empty() || rest.starts_with(b"/"))
+}
+
 /// Which request of which client something is done for, however many servers pass it on and however often it is sent. A server
 /// that has carried it out knows it by this again, in another session and after its own restart. The key includes the user
 /// whom the server takes the client for.

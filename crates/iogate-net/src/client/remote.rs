@@ -11,7 +11,7 @@ use iogate_core::hash::IdHasher;
 use iogate_core::wire::{
     Attr, Change, Entry, GetAttr, GetXattr, Gone, Identity, Link, ListXattr, MakeNode, NO_HANDLE,
     PATH_BYTES_MAX, ReadDir, ReadLink, RemoveXattr, Rename, Request, SetAttr, SetXattr, Space, StatFs,
-    Symlink, Unlink, VALUE_BYTES_MAX, open, set,
+    Symlink, Unlink, VALUE_BYTES_MAX, below, open, set,
 };
 use iogate_core::{AppId, ClientId, FileId, Layout};
 use iogate_engine::Origin;
@@ -398,10 +398,7 @@ impl Tree for Remote {
     fn rename(&self, caller: Caller, path: &Path, to: &Path, flags: u32) -> io::Result<Gone> {
         let (from, to) = (path_bytes(path)?, path_bytes(to)?);
         let exchange = flags & libc::RENAME_EXCHANGE != 0;
-        let is_below = |path: &[u8], top: &[u8]| {
-            path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
-        };
-        self.servers.open_everywhere(|path| is_below(path, from) || is_below(path, to));
+        self.servers.open_everywhere(|path| [from, to].iter().any(|top| below(path, top).is_some()));
         let clients = &self.servers.clients;
         clients.iter().for_each(|client| client.rename_begins(from, to));
         let gone =

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -278,20 +279,48 @@ fn a_handle_is_free_again_when_its_open_has_panicked() {
     client.open(1, "f", RDWR).ok::<Opened>();
 }
 
-/// The server was killed when that was done, and before the log knew.
-#[test]
-fn an_attribute_of_an_open_file_is_set_and_removed_once() {
-    let dir = tempfile::tempdir().unwrap();
-    let (files, log) = (dir.path().join("files"), dir.path().join("own/answers"));
-    std::fs::create_dir(&files).unwrap();
-    std::fs::set_permissions(&files, std::fs::Permissions::from_mode(0o777)).unwrap();
-    let start = || {
+/// A folder that servers serve one after the other, each with the log of the one before.
+struct Kept(tempfile::TempDir);
+
+impl Kept {
+    fn new() -> Kept {
+        let kept = Kept(tempfile::tempdir().unwrap());
+        std::fs::create_dir(kept.files()).unwrap();
+        std::fs::set_permissions(kept.files(), std::fs::Permissions::from_mode(0o777)).unwrap();
+        kept
+    }
+
+    fn files(&self) -> PathBuf {
+        self.0.path().join("files")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.0.path().join("own/answers")
+    }
+
+    fn answers(&self) -> Arc<Answers> {
+        Arc::new(Answers::open(&self.log(), Keeping::Boot).unwrap())
+    }
+
+    fn start(&self) -> Setup {
+        let (files, answers) = (self.files(), self.answers());
         let tree = DirectoryTree::new(&files, Arc::new(DirectoryStore::new(&files).unwrap())).unwrap();
-        let answers = Arc::new(Answers::open(&log, Keeping::Boot).unwrap());
         Setup::with(|config| {
             (config.exports[0].tree, config.exports[0].answers) = (Arc::new(tree), Some(answers));
         })
-    };
+    }
+
+    /// As if the server had been killed within its last note.
+    fn tear_log(&self) {
+        let log = std::fs::OpenOptions::new().write(true).open(self.log()).unwrap();
+        log.set_len(log.metadata().unwrap().len() - 1).unwrap();
+    }
+}
+
+/// The server was killed when that was done, and before the log knew.
+#[test]
+fn an_attribute_of_an_open_file_is_set_and_removed_once() {
+    let kept = Kept::new();
     let (name, identity) = (b"user.x", Identity::default());
     let flags = libc::XATTR_CREATE as u32;
     let requests = [
@@ -300,15 +329,14 @@ fn an_attribute_of_an_open_file_is_set_and_removed_once() {
     ];
     for (number, request) in (2..).zip(&requests) {
         for _ in 0..2 {
-            let setup = start();
+            let setup = kept.start();
             let mut client = Raw::greet(setup.unix());
             client.open(1, "f", RDWR).ok::<Opened>();
             let value: &[u8] = if matches!(request, Request::SetXattr(_)) { b"value" } else { b"" };
             client.write(&known(number, request, value));
             assert_eq!(client.reply().errno, 0, "{request:?}");
             drop(setup);
-            let log = std::fs::OpenOptions::new().write(true).open(&log).unwrap();
-            log.set_len(log.metadata().unwrap().len() - 1).unwrap();
+            kept.tear_log();
         }
     }
 }
@@ -316,9 +344,7 @@ fn an_attribute_of_an_open_file_is_set_and_removed_once() {
 /// Where the look-up after the kill fails, that does not tell that the file is gone.
 #[test]
 fn what_cannot_be_looked_up_after_a_kill_is_not_taken_for_removed() {
-    let dir = tempfile::tempdir().unwrap();
-    let (files, log) = (dir.path().join("files"), dir.path().join("own/answers"));
-    std::fs::create_dir(&files).unwrap();
+    let kept = Kept::new();
     // No file system has such a name: its look-up fails, and not because nothing is there.
     let path = [b'x'; 300];
     let unlink = Request::Unlink(Unlink { path: &path, directory: 0 });
@@ -326,17 +352,12 @@ fn what_cannot_be_looked_up_after_a_kill_is_not_taken_for_removed() {
     let own = rustix::process::geteuid().as_raw();
     let (uid, kind) = (if own == 0 { USER } else { own }, unlink.kind());
     {
-        let answers = Arc::new(Answers::open(&log, Keeping::Boot).unwrap());
         let key = Key { uid, client: [7; 16], number: 2, step: 0 };
-        let Begun::New(running) = answers.begin(key, 1, &[]) else { panic!("it is known") };
+        let Begun::New(running) = kept.answers().begin(key, 1, &[]) else { panic!("it is known") };
         let (file, other) = (Identity { inode: 5, generation: 5 }, Identity::default());
         running.intend(&NameIntent { kind, file, other, had: 0, path: &path, to: b"" }).unwrap();
     }
-    let tree = DirectoryTree::new(&files, Arc::new(DirectoryStore::new(&files).unwrap())).unwrap();
-    let answers = Arc::new(Answers::open(&log, Keeping::Boot).unwrap());
-    let setup = Setup::with(|config| {
-        (config.exports[0].tree, config.exports[0].answers) = (Arc::new(tree), Some(answers));
-    });
+    let setup = kept.start();
     let mut client = Raw::greet(setup.unix());
     client.write(&known(2, &unlink, &[]));
     assert_eq!(client.reply().errno, libc::EIO);
@@ -345,34 +366,24 @@ fn what_cannot_be_looked_up_after_a_kill_is_not_taken_for_removed() {
 /// Its name is another file's by now, which has the attribute.
 #[test]
 fn an_attribute_of_a_file_that_is_gone_is_not_taken_for_that_of_another() {
-    let dir = tempfile::tempdir().unwrap();
-    let (files, log) = (dir.path().join("files"), dir.path().join("own/answers"));
-    std::fs::create_dir(&files).unwrap();
-    std::fs::set_permissions(&files, std::fs::Permissions::from_mode(0o777)).unwrap();
-    let start = || {
-        let tree = DirectoryTree::new(&files, Arc::new(DirectoryStore::new(&files).unwrap())).unwrap();
-        let answers = Arc::new(Answers::open(&log, Keeping::Boot).unwrap());
-        Setup::with(|config| {
-            (config.exports[0].tree, config.exports[0].answers) = (Arc::new(tree), Some(answers));
-        })
-    };
+    let kept = Kept::new();
     let (name, identity) = (b"user.x", Identity::default());
     let flags = libc::XATTR_CREATE as u32;
     let request = Request::SetXattr(SetXattr { handle: 1, flags, identity, path: b"", name });
-    let setup = start();
+    let setup = kept.start();
     let mut client = Raw::greet(setup.unix());
     client.open(1, "f", RDWR).ok::<Opened>();
-    std::fs::remove_file(files.join("f")).unwrap();
+    std::fs::remove_file(kept.files().join("f")).unwrap();
     let mut other = Raw::greet(setup.unix());
     other.open(1, "f", RDWR).ok::<Opened>();
-    let set = rustix::fs::setxattr(files.join("f"), "user.x", b"another's", rustix::fs::XattrFlags::CREATE);
+    let set =
+        rustix::fs::setxattr(kept.files().join("f"), "user.x", b"another's", rustix::fs::XattrFlags::CREATE);
     set.unwrap();
     client.write(&known(2, &request, b"value"));
     assert_eq!(client.reply().errno, 0);
     drop(setup);
-    let kept = std::fs::OpenOptions::new().write(true).open(&log).unwrap();
-    kept.set_len(kept.metadata().unwrap().len() - 1).unwrap();
-    let setup = start();
+    kept.tear_log();
+    let setup = kept.start();
     let mut client = Raw::greet(setup.unix());
     client.open(1, "f", RDWR).ok::<Opened>();
     client.write(&known(2, &request, b"value"));

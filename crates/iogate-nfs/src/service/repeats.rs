@@ -13,14 +13,14 @@ use iogate_core::answers::{Found, Key, NameIntent, Outcome, State, Verdict};
 use iogate_core::wire::{Identity, Record, Request as Kind};
 use iogate_vfs::Caller;
 use iogate_vfs::answers::{Answers, Begun, Running, ToNote, unless_absent};
-use iogate_vfs::held::HeldTree;
+use iogate_vfs::held::{HeldTree, Known};
 
 use super::attr::{is_set, status, time};
 use super::names::verifier_change;
-use super::{Answer, Asking, Respond, Service, answered, plain};
+use super::{Answer, Asking, Named, Respond, Service, answered, plain};
 use crate::answers;
 use crate::rpc::{Accepted, Call};
-use crate::wire::{CreateHow, FileHandle, Node, Place, Reply, Request, SetAttr, Status, Wcc};
+use crate::wire::{CreateHow, FileHandle, Node, Place, Reply, Request, SetAttr, Status, Time, Wcc};
 use crate::xdr::Reader;
 
 const NOBODY: Identity = Identity { inode: 0, generation: 0 };
@@ -79,8 +79,7 @@ impl<T: HeldTree> Service<T> {
 
     /// What is to be noted before a call is carried out: the call itself, and what its names lead to.
     fn intent<'a>(&self, request: &Request<'_>, record: &'a [u8]) -> NameIntent<'a> {
-        let untold = Before { kind: NameIntent::UNTOLD, file: NOBODY, other: NOBODY, had: 0 };
-        let Before { kind, file, other, had } = self.before(request).unwrap_or(untold);
+        let Before { kind, file, other, had } = self.before(request).unwrap_or_default();
         NameIntent { kind, file, other, had, path: record, to: &[] }
     }
 
@@ -103,15 +102,14 @@ impl<T: HeldTree> Service<T> {
             }
             Request::SetAttr { file, guard, .. } => {
                 // Its guard fits: if it does not any more, it may be by this call.
-                let fits = guard.map_or(Ok(false), |guard| self.guards(file, guard))?;
-                Ok(Before { kind: NameIntent::UNTOLD, file: NOBODY, other: NOBODY, had: fits.into() })
+                let fits = match guard {
+                    Some(guard) => fits(*guard, &self.named(file)?.known),
+                    None => false,
+                };
+                Ok(Before { had: fits.into(), ..Before::default() })
             }
-            _ => before(NameIntent::UNTOLD, NOBODY, NOBODY),
+            _ => Ok(Before::default()),
         }
-    }
-
-    fn guards(&self, file: &FileHandle, guard: crate::wire::Time) -> Result<bool, Status> {
-        Ok(guard == time(self.named(file)?.known.attr.ctime))
     }
 
     fn identity_of(&self, file: &FileHandle) -> Result<Identity, Status> {
@@ -153,10 +151,10 @@ impl<T: HeldTree> Service<T> {
         let request = Request::take(call.procedure, &mut from).ok()??;
         let verdict = match &request {
             Request::SetAttr { file, attr, guard: Some(guard) } if intent.had != 0 => {
-                match (self.guards(file, *guard), self.named(file)) {
-                    (Ok(true), _) => Verdict::NotDone,
+                match self.named(file) {
+                    Ok(named) if fits(*guard, &named.known) => Verdict::NotDone,
                     // By this call, or by another one that has changed the file: it is not to be changed once more.
-                    (Ok(false), Ok(named)) if is_set(attr, &named.attr) => Verdict::Done,
+                    Ok(named) if is_set(attr, &named.attr) => Verdict::Done,
                     _ => Verdict::Unknown,
                 }
             }
@@ -180,13 +178,10 @@ impl<T: HeldTree> Service<T> {
         match request {
             Request::SetAttr { file, .. } => {
                 let (status, wcc) = match self.named(file) {
-                    Ok(named) => {
-                        let (result, wcc) = self.changing(&named, || Ok(()));
-                        (result.err().unwrap_or(Status::Ok), wcc)
-                    }
+                    Ok(named) => self.made_durable(&named),
                     Err(status) => (status, Wcc::default()),
                 };
-                Reply::SetAttr(status, Wcc { before: None, ..wcc })
+                Reply::SetAttr(status, wcc)
             }
             Request::Create { place, how: CreateHow::Exclusive(verifier) } => self.making(place, |dir| {
                 let fd = self.export.tree.hold_entry(caller, &dir.object.held, place.name)?;
@@ -208,16 +203,16 @@ impl<T: HeldTree> Service<T> {
                 self.finish_making(caller, place, &SetAttr { size: None, ..attr })
             }
             Request::Remove(place) | Request::RmDir(place) => {
-                let (status, wcc) = self.made_durable(&place.dir);
+                let (status, wcc) = self.dir_made_durable(&place.dir);
                 Reply::Removed(status, wcc)
             }
             Request::Rename { from, to } => {
                 let ((first, from), (second, to)) =
-                    (self.made_durable(&from.dir), self.made_durable(&to.dir));
+                    (self.dir_made_durable(&from.dir), self.dir_made_durable(&to.dir));
                 Reply::Rename { status: if first == Status::Ok { second } else { first }, from, to }
             }
             Request::Link { file, place } => {
-                let (status, dir) = self.made_durable(&place.dir);
+                let (status, dir) = self.dir_made_durable(&place.dir);
                 Reply::Link { status, attr: self.named(file).ok().map(|named| named.attr), dir }
             }
             other => refused(other, Status::Io),
@@ -233,9 +228,13 @@ impl<T: HeldTree> Service<T> {
     }
 
     /// A directory that was changed before, as durable as after a change.
-    fn made_durable(&self, dir: &FileHandle) -> (Status, Wcc) {
-        let Ok(dir) = self.named_dir(dir) else { return (Status::Ok, Wcc::default()) };
-        let (result, wcc) = self.changing(&dir, || Ok(()));
+    fn dir_made_durable(&self, dir: &FileHandle) -> (Status, Wcc) {
+        self.named_dir(dir).map_or((Status::Ok, Wcc::default()), |dir| self.made_durable(&dir))
+    }
+
+    /// As [`Service::dir_made_durable`], of any file.
+    fn made_durable(&self, file: &Named<T::Held>) -> (Status, Wcc) {
+        let (result, wcc) = self.changing(file, || Ok(()));
         (result.err().unwrap_or(Status::Ok), Wcc { before: None, ..wcc })
     }
 }
@@ -259,6 +258,11 @@ enum First {
     Unknown(Respond),
     /// Another call has one of its names.
     Taken(Respond),
+}
+
+/// Whether a file is as a SETATTR's guard says.
+fn fits(guard: Time, file: &Known) -> bool {
+    guard == time(file.attr.ctime)
 }
 
 /// The names that a call changes, which no other changes meanwhile. Of a SETATTR its file, as its guard is noted.
@@ -342,7 +346,8 @@ pub(super) fn first_write(answers: &Arc<Answers>, key: Key, respond: Respond) ->
     }
 }
 
-/// What a call's names lead to before it.
+/// What a call's names lead to before it. Nobody can tell: [`NameIntent::UNTOLD`], and nothing.
+#[derive(Default)]
 struct Before {
     kind: u16,
     file: Identity,

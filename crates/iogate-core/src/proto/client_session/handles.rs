@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::outstanding::Demand;
 use crate::refusal::errno;
-use crate::wire::{Close, Identity, Open, Opened, PATH_BYTES_MAX, Record, Request, open};
+use crate::wire::{Close, Identity, Open, Opened, PATH_BYTES_MAX, Record, Request, below, open};
 
 /// What a file is opened again with: it is there, and has been created and truncated as it was to be. One without a name is found by its
 /// identity.
@@ -192,11 +192,6 @@ impl<U> Handles<U> {
             handle.reopen(number, again);
         }
     }
-}
-
-/// What is left of a path at or below another one, behind that.
-fn below<'a>(path: &'a [u8], top: &[u8]) -> Option<&'a [u8]> {
-    path.strip_prefix(top).filter(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
 impl<U> Handle<U> {
