@@ -27,6 +27,7 @@
 pub mod advise;
 pub mod batch;
 pub mod cache;
+mod call_times;
 pub mod choice;
 pub mod elevator;
 pub mod experiment;

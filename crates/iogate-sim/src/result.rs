@@ -1,9 +1,10 @@
 //! What one run did: plain sums, from which all metrics are computed.
 
-use iogate_core::stats::{Histogram, Stats};
+use iogate_core::stats::Stats;
 use iogate_core::{Span, Time, WaitReason};
 
 use crate::cache::CacheStats;
+pub use crate::call_times::CallTimes;
 
 /// One run of a scenario with one seed, simulated or real.
 #[derive(Clone, Debug)]
@@ -57,8 +58,8 @@ pub struct AppResult {
     pub call_time: Span,
     /// The longest.
     pub call_time_max: Span,
-    /// How long each took, in nanoseconds; empty where only sums are known, as of real processes.
-    pub call_times: Histogram,
+    /// How long each took; empty where only sums are known, as of real processes.
+    pub call_times: CallTimes,
     /// Time between barriers around one call, summed over the calls of rank 0 (with [`crate::scenario::Barrier::Call`]).
     pub step_time: Span,
     /// How many of these.
@@ -144,13 +145,13 @@ pub struct Phase {
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ServerResult {
-    /// Time that its device was serving.
+    /// Time that its device was serving until the last application had ended.
     pub busy: Span,
-    /// Times that its device had to reposition.
+    /// Times that its device had to reposition until then.
     pub repositions: u64,
     /// Requests that it completed.
     pub requests: u64,
-    /// Transfers of its device.
+    /// Transfers of its device, with those of its page cache after the last application had ended.
     pub dispatches: u64,
     /// Bytes that it transferred.
     pub bytes: u64,

@@ -194,9 +194,14 @@ impl Station {
         (begin + self.device.flush(begin)).since(now)
     }
 
-    /// How long anything was in service.
+    /// How long anything was in service, with all that has begun.
     pub fn busy(&self) -> Span {
         self.busy
+    }
+
+    /// How long anything was in service by `now`, which is not before the last transfer began.
+    pub fn busy_by(&self, now: Time) -> Span {
+        self.busy - self.busy_until.since(now)
     }
 
     /// The device, for what it counts.

@@ -82,6 +82,8 @@ pub(super) struct Block {
     transfers: u64,
     bytes: u64,
     finish: Time,
+    /// How long the device was serving, and how often it had to reposition, when the last application ended.
+    by_the_end: Option<(Span, u64)>,
 }
 
 impl Block {
@@ -105,6 +107,7 @@ impl Block {
             transfers: 0,
             bytes: 0,
             finish: Time::ZERO,
+            by_the_end: None,
         }
     }
 
@@ -245,10 +248,17 @@ impl Block {
         self.station.device().hand_over() > Span::ZERO
     }
 
+    /// The last application has ended: what a cache still writes back is beyond the makespan.
+    pub(super) fn applications_ended(&mut self, now: Time) {
+        self.by_the_end = Some((self.station.busy_by(now), self.station.device().repositions()));
+    }
+
     pub(super) fn result(&self) -> ServerResult {
+        let so_far = || (self.station.busy(), self.station.device().repositions());
+        let (busy, repositions) = self.by_the_end.unwrap_or_else(so_far);
         ServerResult {
-            busy: self.station.busy(),
-            repositions: self.station.device().repositions(),
+            busy,
+            repositions,
             requests: self.requests,
             dispatches: self.transfers,
             bytes: self.bytes,

@@ -539,6 +539,12 @@ impl World<'_> {
         let now = self.queue.now();
         self.apps[app as usize].end = Some(now);
         self.classes.app_ended(&self.apps);
+        if self.apps.iter().all(|run| run.end.is_some()) {
+            self.nodes
+                .iter_mut()
+                .filter_map(|node| node.block.as_mut())
+                .for_each(|block| block.applications_ended(now));
+        }
         if let Some(batch) = &mut self.batch {
             batch.finished(app)?;
             self.start_ready()?;

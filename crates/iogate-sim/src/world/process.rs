@@ -1,10 +1,9 @@
 //! Applications and their processes as they run.
 
-use iogate_core::stats::Histogram;
 use iogate_core::{FileId, Span, Time};
 
 use super::turns::Turn;
-use crate::result::{Phase, TurnsResult};
+use crate::result::{CallTimes, Phase, TurnsResult};
 use crate::workload::Program;
 
 /// What a process is waiting for.
@@ -82,7 +81,7 @@ pub(super) struct AppRun {
     pub(super) bytes: u64,
     pub(super) call_time: Span,
     pub(super) call_time_max: Span,
-    pub(super) call_times: Histogram,
+    pub(super) call_times: CallTimes,
     pub(super) step_time: Span,
     pub(super) steps: u64,
     pub(super) phases: Vec<Phase>,
@@ -106,7 +105,7 @@ impl AppRun {
             bytes: 0,
             call_time: Span::ZERO,
             call_time_max: Span::ZERO,
-            call_times: Histogram::default(),
+            call_times: CallTimes::default(),
             step_time: Span::ZERO,
             steps: 0,
             phases: Vec::new(),

@@ -63,6 +63,8 @@ fn writes_are_as_fast_as_memory_up_to_the_limit_and_all_is_written_back() {
     assert!((took / expected - 1.0).abs() < 0.02, "{took} s, not {expected} s");
     assert_eq!(result.servers[0].bytes, 1 << 30, "all of it, once");
     assert!(result.servers[0].finish > result.apps[0].end, "some of it afterwards");
+    let busy = seconds(result.servers[0].busy);
+    assert!(busy <= took && busy > 0.98 * took, "busy for {busy} of {took} s, not in what came afterwards");
     // Small ones never wait.
     s.apps = vec![app(1, 1, 50 * MIB, MIB as u32)];
     s.apps[0].workload.op = Op::Write;
