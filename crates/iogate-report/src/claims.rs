@@ -367,14 +367,14 @@ impl Claims {
             _ => {}
         }
         let mut said = Vec::new();
-        for (verdict, before) in [
-            (Verdict::Differs, "Does not agree"),
-            (Verdict::Undecided, "Undecided, as intervals are too wide,"),
-            (Verdict::InSign, "Agrees in sign only"),
+        for (verdict, before, each) in [
+            (Verdict::Differs, "Does not agree", "any of"),
+            (Verdict::Undecided, "Undecided, as intervals are too wide,", "all"),
+            (Verdict::InSign, "Agrees in sign only", "all"),
         ] {
             match self.count(verdict) {
                 0 => {}
-                count if count == all => said.push(format!("{before} in any of {all} statements.")),
+                count if count == all => said.push(format!("{before} in {each} {all} statements.")),
                 count => said.push(format!("{before} in {count} of {all} statements: {}.", names(verdict))),
             }
         }
@@ -536,5 +536,20 @@ mod tests {
         }
         let kept: Claims = serde_json::from_str(&serde_json::to_string(&claims).unwrap()).unwrap();
         assert_eq!(kept, claims);
+    }
+
+    #[test]
+    fn what_is_so_of_all_is_said_of_all() {
+        let all = |statement: fn() -> Statement| {
+            let mut claims = Claims::default();
+            ["one", "other"].map(|what| claims.add("figure 1", what, statement()));
+            claims.verdict()
+        };
+        let larger = || change((10.0, 20.0), &[interval(60.0, 70.0)], 10.0);
+        assert_eq!(all(larger), "Agrees in sign only in all 2 statements.");
+        let none = || Statement::Everywhere { kept: 5, open: 0, all: 6 };
+        assert_eq!(all(none), "Does not agree in any of 2 statements.");
+        let open = || Statement::Everywhere { kept: 5, open: 1, all: 6 };
+        assert_eq!(all(open), "Undecided, as intervals are too wide, in all 2 statements.");
     }
 }

@@ -255,7 +255,7 @@ fn phase_throughputs(app: &AppResult) -> Vec<f64> {
 }
 
 fn io_time(app: &AppResult) -> Option<f64> {
-    (!app.phases.is_empty()).then(|| phases(app).iter().sum())
+    (!app.lost && !app.phases.is_empty()).then(|| phases(app).iter().sum())
 }
 
 fn io_core_hours(app: &AppResult) -> Option<f64> {

@@ -124,14 +124,18 @@ impl Ends {
 
     /// A names-file has been opened for writing; `elsewhere`: by who may write elsewhere than at its end. Also returns a size that is to
     /// be set before anything is written through the handle: whoever is at it may be dead.
-    pub fn open(self: &Arc<Self>, file: &dyn TreeFile, elsewhere: bool) -> io::Result<(Party, Option<u64>)> {
+    pub fn open(
+        self: &Arc<Self>,
+        file: &dyn TreeFile,
+        elsewhere: bool,
+    ) -> io::Result<(EndHandle, Option<u64>)> {
         let identity = file.identity();
         let mut state = self.lock();
         state.last += 1;
         let number = state.last;
         let is_new = state.table.open(identity, elsewhere);
         drop(state);
-        let party = Party { ends: Arc::clone(self), identity, number, elsewhere };
+        let end_handle = EndHandle { ends: Arc::clone(self), identity, number, elsewhere };
         if is_new {
             let mark = file.attr()?.size;
             let (begun, is_pending) = begun(file);
@@ -143,7 +147,7 @@ impl Ends {
             self.lock().table.learn(identity, mark, pending, &earlier);
         }
         let begun = self.lock().table.begun(identity);
-        Ok((party, begun))
+        Ok((end_handle, begun))
     }
 
     /// Lets those go on who have waited for long enough.
@@ -268,14 +272,14 @@ fn write_begun(file: &dyn TreeFile, begun: Option<u64>) -> io::Result<()> {
 }
 
 /// A handle through which the end of a file is asked for. Gives back what it has when it is dropped.
-pub struct Party {
+pub struct EndHandle {
     ends: Arc<Ends>,
     identity: Identity,
     number: u64,
     elsewhere: bool,
 }
 
-impl Party {
+impl EndHandle {
     /// Asks for ranges; with a ticket, as who has looked.
     pub fn reserve(
         &self,
@@ -325,7 +329,7 @@ impl Party {
         Work(steps)
     }
 
-    /// As [`Party::reserve`], and waits.
+    /// As [`EndHandle::reserve`], and waits.
     pub(crate) fn reserve_now(
         &self,
         file: &Arc<dyn TreeFile>,
@@ -335,12 +339,12 @@ impl Party {
         self.wait(|then| self.reserve(file, looked, records.to_vec(), then))
     }
 
-    /// As [`Party::resize`], and waits.
+    /// As [`EndHandle::resize`], and waits.
     pub(crate) fn resize_now(&self, file: &Arc<dyn TreeFile>, size: u64) -> io::Result<Given> {
         self.wait(|then| self.resize(file, size, then))
     }
 
-    /// As [`Party::settle`], and waits.
+    /// As [`EndHandle::settle`], and waits.
     pub(crate) fn settle_now(&self, file: &Arc<dyn TreeFile>, ticket: u64, end: u64) -> io::Result<()> {
         let (tell, told) = mpsc::channel();
         let work = self.settle(file, ticket, end, move |settled| drop(tell.send(settled)));
@@ -364,7 +368,7 @@ impl Party {
     }
 }
 
-impl Drop for Party {
+impl Drop for EndHandle {
     fn drop(&mut self) {
         let mut state = self.ends.lock();
         let told = state.table.leave(self.ends.now(), self.identity, self.number, self.elsewhere);
@@ -455,16 +459,16 @@ mod tests {
             let names = Arc::new(Names { keeps_begun: keeps_begun.into(), ..Names::default() });
             let file: Arc<dyn TreeFile> = names.clone();
             let ends = ends();
-            let (party, _) = ends.open(&*file, true).unwrap();
-            let refused = party.resize_now(&file, SIZE_MAX + 1).unwrap_err();
+            let (end_handle, _) = ends.open(&*file, true).unwrap();
+            let refused = end_handle.resize_now(&file, SIZE_MAX + 1).unwrap_err();
             assert_eq!(refused.raw_os_error(), Some(libc::EFBIG));
-            drop(party);
+            drop(end_handle);
             assert_eq!(names.begun.lock().unwrap().is_empty(), !keeps_begun);
-            let (party, begun) = ends.open(&*file, true).unwrap();
+            let (end_handle, begun) = ends.open(&*file, true).unwrap();
             assert_eq!((begun, pending(&file)), (None, None));
             // One that is not refused, and whose setter dies, is.
-            party.resize_now(&file, SIZE_MAX).unwrap();
-            drop(party);
+            end_handle.resize_now(&file, SIZE_MAX).unwrap();
+            drop(end_handle);
             assert_eq!(ends.open(&*file, true).unwrap().1, Some(SIZE_MAX));
             assert_eq!(pending(&file), Some(SIZE_MAX));
         }

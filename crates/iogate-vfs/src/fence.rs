@@ -39,7 +39,7 @@ struct Files {
     forgotten: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Fenced {
     /// How often.
     count: u64,
@@ -47,6 +47,8 @@ struct Fenced {
     is_noted: bool,
     /// How many write it down now.
     noting: u32,
+    /// Some of them at the same time: nobody knows which of them was the last.
+    have_met: bool,
     /// Writes to ranges.
     underway: usize,
 }
@@ -65,7 +67,7 @@ impl Files {
                 self.forget();
             }
             let count = noted.max(self.forgotten);
-            self.known.insert(identity, Fenced { count, is_noted: count == noted, noting: 0, underway: 0 });
+            self.known.insert(identity, Fenced { count, is_noted: count == noted, ..Fenced::default() });
         }
         Ok(self.known.get_mut(&identity).expect("it is there now"))
     }
@@ -79,6 +81,23 @@ impl Files {
     }
 }
 
+impl Fenced {
+    /// Fences the file once more, which is to be noted. Returns how often it was.
+    fn begin_noting(&mut self) -> u64 {
+        self.have_met |= self.noting > 0;
+        (self.count, self.is_noted, self.noting) = (self.count + 1, false, self.noting + 1);
+        self.count
+    }
+
+    /// What was to be noted is, or could not be.
+    fn end_noting(&mut self, is_noted: bool) {
+        self.noting = self.noting.saturating_sub(1);
+        if self.noting == 0 {
+            self.is_noted = is_noted && !std::mem::take(&mut self.have_met);
+        }
+    }
+}
+
 impl Fences {
     fn lock(&self) -> MutexGuard<'_, Files> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
@@ -86,13 +105,7 @@ impl Fences {
 
     /// Fences a file, and waits for the writes that are underway: what comes after this comes after them.
     fn raise(&self, file: &dyn TreeFile) -> io::Result<()> {
-        let count = {
-            let mut files = self.lock();
-            let fenced = files.get(file)?;
-            (fenced.count, fenced.is_noted) = (fenced.count + 1, false);
-            fenced.noting += 1;
-            fenced.count
-        };
+        let count = self.lock().get(file)?.begin_noting();
         let is_noted = match file.set_xattr(OWN, ATTRIBUTE, count.to_string().as_bytes(), 0) {
             // Then the fence ends with the server: no reason to keep anybody from cutting the file.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EPERM)) => Ok(false),
@@ -101,9 +114,7 @@ impl Fences {
         };
         let (mut files, identity) = (self.lock(), file.identity());
         if let Some(fenced) = files.known.get_mut(&identity) {
-            fenced.noting = fenced.noting.saturating_sub(1);
-            // Of two that note it at once, nobody knows which was the last.
-            fenced.is_noted |= matches!(is_noted, Ok(true)) && fenced.count == count && fenced.noting == 0;
+            fenced.end_noting(matches!(is_noted, Ok(true)));
         }
         is_noted?;
         while files.known.get(&identity).is_some_and(|fenced| fenced.underway > 0) {
@@ -259,6 +270,22 @@ mod tests {
         assert!(fences.lock().known.is_empty() && is_refused(&late, &*file));
         set(&late, &*file, set::RENEW);
         assert!(!is_refused(&late, &*file));
+    }
+
+    /// The attribute may say less: whoever wrote it last may have begun first.
+    #[test]
+    fn of_two_that_note_it_at_once_neither_has_noted_it() {
+        let mut fenced = Fenced::default();
+        assert_eq!([fenced.begin_noting(), fenced.begin_noting()], [1, 2]);
+        fenced.end_noting(true);
+        fenced.end_noting(true);
+        assert!(!fenced.is_noted);
+        fenced.begin_noting();
+        fenced.end_noting(true);
+        assert!(fenced.is_noted);
+        fenced.begin_noting();
+        fenced.end_noting(false);
+        assert!(!fenced.is_noted);
     }
 
     #[test]

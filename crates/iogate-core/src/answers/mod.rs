@@ -35,6 +35,7 @@ pub use note::{HEADER_BYTES, Header, NOTE_BYTES, Note, State};
 pub use once::{BatchId, Begun, Once, ToNote, Writing};
 pub use recent::{RECENT_BYTES, Recent};
 pub use table::{Limits, Memory, NOBODY, Table};
+pub use underway::Name;
 
 use crate::wire::RequestOrigin;
 

@@ -17,13 +17,12 @@
 //! - If a batch fails, its intents and values are forgotten: what they announce must not be done. What was remembered before them is
 //!   remembered again. Its outcomes stay, as what they tell has been done.
 
-use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::mem;
 
 use super::table::Entry;
-use super::underway::Underway;
+use super::underway::{Name, Underway};
 use super::{AppendIntent, Key, Limits, Memory, Note, Recent, State, Table};
 use crate::hash::HashMap;
 use crate::wire::{Identity, Record, Request};
@@ -137,9 +136,8 @@ impl<J> Once<J> {
         &self.table
     }
 
-    /// Takes in a request that changes these names, whose parts end with `/`. No other has one of them, or what is above or below it, until
-    /// it [ends](Once::end).
-    pub fn begin(&mut self, key: Key, names: &[Cow<'_, [u8]>]) -> Begun<'_> {
+    /// Takes in a request that changes these names. No other has one of them until it [ends](Once::end).
+    pub fn begin(&mut self, key: Key, names: &[Name<'_>]) -> Begun<'_> {
         if self.underway.has(&key) {
             return Begun::Running;
         }
@@ -175,7 +173,7 @@ impl<J> Once<J> {
 
     /// Has `then` go on when a request is done that is being carried out, or when it can have its names. Returns it if there is nothing to
     /// wait for: then it goes on now.
-    pub fn wait(&mut self, key: &Key, names: &[Cow<'_, [u8]>], then: J) -> Option<J> {
+    pub fn wait(&mut self, key: &Key, names: &[Name<'_>], then: J) -> Option<J> {
         self.underway.wait(key, names, then)
     }
 
@@ -273,11 +271,17 @@ impl<J> Once<J> {
         self.appends.contains_key(file)
     }
 
-    /// These records, in the order of their places.
-    pub fn take_unsettled(&mut self, file: &Identity) -> Vec<(Key, AppendIntent)> {
-        let mut records = self.appends.remove(file).unwrap_or_default();
+    /// These records, in the order of their places. Until it is [noted](Once::note) what became of them, they are to be [looked
+    /// for](Once::has_unsettled).
+    pub fn unsettled_of(&self, file: &Identity) -> Vec<(Key, AppendIntent)> {
+        let mut records = self.appends.get(file).cloned().unwrap_or_default();
         records.sort_by_key(|(_, intent)| intent.place);
         records
+    }
+
+    /// What became of a file's records has been noted.
+    pub fn settle(&mut self, file: &Identity) {
+        self.appends.remove(file);
     }
 }
 

@@ -201,7 +201,14 @@ impl Station {
 
     /// How long anything was in service by `now`, which is not before the last transfer began.
     pub fn busy_by(&self, now: Time) -> Span {
-        self.busy - self.busy_until.since(now)
+        // What a device has that orders by itself counts when all of it has ended.
+        let inside = if self.is_idle() { Span::ZERO } else { now.since(self.began) };
+        self.busy + inside - self.busy_until.since(now)
+    }
+
+    /// Until when it is known that anything is in service.
+    pub fn busy_until(&self) -> Time {
+        self.busy_until
     }
 
     /// The device, for what it counts.

@@ -56,7 +56,7 @@ impl Rules {
 }
 
 /// An open handle on a file. Never used twice.
-pub type Party = u64;
+pub type HandleId = u64;
 /// Somebody who asks, and waits for the answer.
 pub type Waiter = u64;
 
@@ -173,20 +173,20 @@ struct File {
 }
 
 struct Asked {
-    party: Party,
+    handle: HandleId,
     waiter: Waiter,
     wish: Wish,
 }
 
 struct Overdue {
     ticket: u64,
-    party: Party,
+    handle: HandleId,
     since: Time,
 }
 
 struct Holder {
     ticket: u64,
-    party: Party,
+    handle: HandleId,
     hold: Hold,
     phase: Phase,
     /// [`File::writers_seen`] when it got the end.
@@ -250,7 +250,7 @@ impl Ends {
         (found.is_known, found.mark, found.end, found.begun) = (true, mark, mark.max(given), begun);
         if begun.is_some() || !earlier.is_empty() {
             // Whoever had the end before the start may still be at it.
-            found.overdue.push(Overdue { ticket: 0, party: 0, since: self.started });
+            found.overdue.push(Overdue { ticket: 0, handle: 0, since: self.started });
         }
         earlier.iter().for_each(|range| self.records.restore(file, range));
     }
@@ -270,11 +270,18 @@ impl Ends {
     }
 
     /// Somebody wants the end.
-    pub fn ask(&mut self, now: Time, file: Identity, party: Party, waiter: Waiter, wish: Wish) -> Vec<Told> {
+    pub fn ask(
+        &mut self,
+        now: Time,
+        file: Identity,
+        handle: HandleId,
+        waiter: Waiter,
+        wish: Wish,
+    ) -> Vec<Told> {
         let Some(found) = self.files.get_mut(&file) else {
             return [told(waiter, file, Answer::Left)].into();
         };
-        found.queue.push_back(Asked { party, waiter, wish });
+        found.queue.push_back(Asked { handle, waiter, wish });
         self.advance(now, file)
     }
 
@@ -284,7 +291,7 @@ impl Ends {
         &mut self,
         now: Time,
         file: Identity,
-        party: Party,
+        handle: HandleId,
         waiter: Waiter,
         ticket: u64,
         at_least: u64,
@@ -293,17 +300,18 @@ impl Ends {
         let rules = self.rules;
         match self.files.get_mut(&file) {
             Some(File { holder: Some(holder), end, overdue, .. })
-                if (holder.ticket, holder.party) == (ticket, party) && matches!(holder.hold, Hold::Look) =>
+                if (holder.ticket, holder.handle) == (ticket, handle)
+                    && matches!(holder.hold, Hold::Look) =>
             {
                 let is_exact = rules.looks_are_exact && overdue.is_empty();
                 *end = if is_exact { at_least } else { at_least.max(*end) };
-                let asked = Asked { party, waiter, wish: Wish::Append(records) };
+                let asked = Asked { handle, waiter, wish: Wish::Append(records) };
                 let mut all = Vec::new();
                 self.give(now, file, asked, &mut all);
                 all.extend(self.advance(now, file));
                 all
             }
-            _ => self.ask(now, file, party, waiter, Wish::Append(records)),
+            _ => self.ask(now, file, handle, waiter, Wish::Append(records)),
         }
     }
 
@@ -313,7 +321,7 @@ impl Ends {
         &mut self,
         now: Time,
         file: Identity,
-        party: Party,
+        handle: HandleId,
         ticket: u64,
         end: u64,
     ) -> (Option<Note>, Vec<Told>) {
@@ -321,7 +329,7 @@ impl Ends {
         let Some(found) = self.files.get_mut(&file) else { return (None, Vec::new()) };
         let mut void = Vec::new();
         let note = match &mut found.holder {
-            Some(holder) if (holder.ticket, holder.party) == (ticket, party) => {
+            Some(holder) if (holder.ticket, holder.handle) == (ticket, handle) => {
                 if !matches!(holder.phase, Phase::Held(_)) {
                     return (None, Vec::new());
                 }
@@ -358,7 +366,7 @@ impl Ends {
                 (found.begun, found.end) = (None, end);
                 void = self.records.cut(file, end);
                 let (hold, phase) = (Hold::Resize(end), Phase::Settling);
-                found.holder = Some(Holder { ticket, party, hold, phase, writers_seen, has_left: false });
+                found.holder = Some(Holder { ticket, handle, hold, phase, writers_seen, has_left: false });
                 found.overdue.retain(|overdue| overdue.ticket != 0);
                 Some(None)
             }
@@ -412,21 +420,21 @@ impl Ends {
     }
 
     /// A handle is closed; `elsewhere` as when it was [opened](Ends::open).
-    pub fn leave(&mut self, now: Time, file: Identity, party: Party, elsewhere: bool) -> Vec<Told> {
+    pub fn leave(&mut self, now: Time, file: Identity, handle: HandleId, elsewhere: bool) -> Vec<Told> {
         let Some(found) = self.files.get_mut(&file) else { return Vec::new() };
         found.handles -= 1;
         found.writers -= u32::from(elsewhere);
         let mut all = Vec::new();
         found.queue.retain(|asked| {
-            let stays = asked.party != party;
+            let stays = asked.handle != handle;
             if !stays {
                 all.push(told(asked.waiter, file, Answer::Left));
             }
             stays
         });
-        found.has_late |= found.overdue.iter().any(|overdue| overdue.party == party);
-        found.overdue.retain(|overdue| overdue.party != party);
-        if let Some(holder) = found.holder.as_mut().filter(|holder| holder.party == party) {
+        found.has_late |= found.overdue.iter().any(|overdue| overdue.handle == handle);
+        found.overdue.retain(|overdue| overdue.handle != handle);
+        if let Some(holder) = found.holder.as_mut().filter(|holder| holder.handle == handle) {
             holder.has_left = true;
             found.has_late |= matches!(holder.hold, Hold::Append { .. } | Hold::Resize(_));
             if let Phase::Held(_) = holder.phase {
@@ -477,7 +485,7 @@ impl Ends {
                     break;
                 }
                 if let Hold::Append { .. } = holder.hold {
-                    found.overdue.push(Overdue { ticket: holder.ticket, party: holder.party, since });
+                    found.overdue.push(Overdue { ticket: holder.ticket, handle: holder.handle, since });
                 }
                 found.holder = None;
             }
@@ -505,7 +513,7 @@ impl Ends {
     fn give(&mut self, now: Time, file: Identity, asked: Asked, all: &mut Vec<Told>) {
         let is_certain = self.is_certain(now, file);
         let Some(found) = self.files.get_mut(&file) else { return };
-        let Asked { party, waiter, wish } = asked;
+        let Asked { handle, waiter, wish } = asked;
         let before = found.holder.take();
         let has_looked = before.is_some();
         let ticket = before.as_ref().map_or(self.tickets + 1, |holder| holder.ticket);
@@ -547,7 +555,7 @@ impl Ends {
         };
         let voids = matches!(hold, Hold::Resize(_)) && mem::take(&mut found.has_late);
         let phase = if note.is_some() { Phase::Granting } else { Phase::Held(now) };
-        found.holder = Some(Holder { ticket, party, hold, phase, writers_seen, has_left: false });
+        found.holder = Some(Holder { ticket, handle, hold, phase, writers_seen, has_left: false });
         all.push(Told { waiter, file, ticket, note, writers, voids, answer });
     }
 }

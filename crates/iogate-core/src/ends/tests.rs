@@ -50,14 +50,14 @@ fn offset(told: &Told) -> u64 {
 }
 
 /// Asks, looks if told to, and gets a range.
-fn range(ends: &mut Ends, now: Time, party: Party, wish: Wish, size: u64) -> Told {
-    let all = ends.ask(now, FILE, party, party, wish.clone());
+fn range(ends: &mut Ends, now: Time, handle: HandleId, wish: Wish, size: u64) -> Told {
+    let all = ends.ask(now, FILE, handle, handle, wish.clone());
     let one = only(ends, now, all);
     if one.answer != Answer::Look {
         return one;
     }
     let Wish::Append(records) = wish else { panic!() };
-    let all = ends.looked(now, FILE, party, party, one.ticket, size, records);
+    let all = ends.looked(now, FILE, handle, handle, one.ticket, size, records);
     only(ends, now, all)
 }
 
@@ -404,42 +404,42 @@ fn no_byte_is_given_twice() {
             random % below
         };
         let mut ends = ends();
-        let mut parties: Vec<(Party, bool)> = Vec::new();
-        let (mut next_party, mut waiter, mut number, mut now) = (1, 0, 0, 0);
+        let mut handles: Vec<(HandleId, bool)> = Vec::new();
+        let (mut next_handle, mut waiter, mut number, mut now) = (1, 0, 0, 0);
         // Who waits, and for what; who has the end, and until where.
-        let mut waiting: BTreeMap<Waiter, (Party, Vec<AppendRecord>, bool)> = BTreeMap::new();
-        let mut holding: Vec<(Party, u64, u64)> = Vec::new();
+        let mut waiting: BTreeMap<Waiter, (HandleId, Vec<AppendRecord>, bool)> = BTreeMap::new();
+        let mut holding: Vec<(HandleId, u64, u64)> = Vec::new();
         let mut given: Vec<(u64, u64)> = Vec::new();
         let (mut size, mut last_ticket) = (0, 0);
         for _ in 0..300 {
             now += draw(400);
             let mut all: VecDeque<Told> = match draw(8) {
-                0 if parties.len() < 5 => {
+                0 if handles.len() < 5 => {
                     let elsewhere = draw(4) == 0;
                     opened(&mut ends, elsewhere);
-                    parties.push((next_party, elsewhere));
-                    next_party += 1;
+                    handles.push((next_handle, elsewhere));
+                    next_handle += 1;
                     Vec::new()
                 }
-                1 if parties.len() > 2 => {
-                    let (party, elsewhere) = parties.remove(draw(parties.len() as u64) as usize);
-                    holding.retain(|held| held.0 != party);
-                    ends.leave(at(now), FILE, party, elsewhere)
+                1 if handles.len() > 2 => {
+                    let (handle, elsewhere) = handles.remove(draw(handles.len() as u64) as usize);
+                    holding.retain(|held| held.0 != handle);
+                    ends.leave(at(now), FILE, handle, elsewhere)
                 }
-                2..=4 if !parties.is_empty() => {
-                    let (party, _) = parties[draw(parties.len() as u64) as usize];
+                2..=4 if !handles.is_empty() => {
+                    let (handle, _) = handles[draw(handles.len() as u64) as usize];
                     waiter += 1;
                     let resizes = draw(8) == 0;
                     number += 1;
                     let records = vec![record(1, number, 1 + draw(50) as u32)];
-                    waiting.insert(waiter, (party, records.clone(), resizes));
+                    waiting.insert(waiter, (handle, records.clone(), resizes));
                     let wish = if resizes { Wish::Take } else { Wish::Append(records) };
-                    ends.ask(at(now), FILE, party, waiter, wish)
+                    ends.ask(at(now), FILE, handle, waiter, wish)
                 }
                 5 | 6 if !holding.is_empty() => {
-                    let (party, ticket, end) = holding.remove(draw(holding.len() as u64) as usize);
+                    let (handle, ticket, end) = holding.remove(draw(holding.len() as u64) as usize);
                     size = size.max(end);
-                    let (note, mut all) = ends.settle(at(now), FILE, party, ticket, end);
+                    let (note, mut all) = ends.settle(at(now), FILE, handle, ticket, end);
                     if note.is_some() {
                         all.extend(ends.noted(at(now), FILE, ticket, true));
                     }
@@ -449,7 +449,7 @@ fn no_byte_is_given_twice() {
             }
             .into();
             while let Some(one) = all.pop_front() {
-                let (party, records, _) = waiting.remove(&one.waiter).expect("each is told once");
+                let (handle, records, _) = waiting.remove(&one.waiter).expect("each is told once");
                 if one.note.is_some() {
                     all.extend(ends.noted(at(now), FILE, one.ticket, true));
                 }
@@ -457,28 +457,28 @@ fn no_byte_is_given_twice() {
                     Answer::Look => {
                         assert!(one.ticket > last_ticket, "tickets grow");
                         last_ticket = one.ticket;
-                        waiting.insert(one.waiter, (party, records.clone(), false));
-                        all.extend(ends.looked(at(now), FILE, party, one.waiter, one.ticket, size, records));
+                        waiting.insert(one.waiter, (handle, records.clone(), false));
+                        all.extend(ends.looked(at(now), FILE, handle, one.waiter, one.ticket, size, records));
                     }
                     Answer::Ranges(ranges) => {
                         let (from, to) = (ranges[0].offset, ranges[0].offset + u64::from(records[0].bytes));
                         assert!(from >= size, "behind what is there");
                         assert!(given.iter().all(|&(a, b)| to <= a || b <= from), "{from} is given twice");
                         given.push((from, to));
-                        holding.push((party, one.ticket, to));
+                        holding.push((handle, one.ticket, to));
                     }
                     Answer::Yours(begun) => {
                         assert_eq!(begun, None);
-                        holding.push((party, one.ticket, size));
+                        holding.push((handle, one.ticket, size));
                     }
-                    Answer::Left => assert!(parties.iter().all(|&(other, _)| other != party)),
+                    Answer::Left => assert!(handles.iter().all(|&(other, _)| other != handle)),
                     other => panic!("{other:?}"),
                 }
             }
         }
         // Nobody waits for ever.
-        for (party, elsewhere) in core::mem::take(&mut parties) {
-            for told in ends.leave(at(now), FILE, party, elsewhere) {
+        for (handle, elsewhere) in core::mem::take(&mut handles) {
+            for told in ends.leave(at(now), FILE, handle, elsewhere) {
                 waiting.remove(&told.waiter);
                 if told.note.is_some() {
                     ends.noted(at(now), FILE, told.ticket, true);

@@ -10,7 +10,7 @@ use iogate_core::ends::{EarlierRange, Rules};
 use iogate_core::proto::server_session::{Asked as Parking, Owed, ParkedId};
 use iogate_core::wire::{APPEND_RECORD_BYTES, AppendRecord, Identity, Range, Record, Request, open};
 use iogate_engine::lock;
-use iogate_vfs::ends::{self, Ends, Party, RangeLog};
+use iogate_vfs::ends::{self, EndHandle, Ends, RangeLog};
 use iogate_vfs::{Clock, TreeFile};
 
 use super::operations::{Asked, Outcome, Reply, errno};
@@ -71,13 +71,17 @@ impl EndsHere {
     }
 
     /// A names-file has been opened.
-    pub(super) fn open(&self, file: &dyn TreeFile, flags: u32) -> Result<(Option<Party>, Option<u64>), i32> {
+    pub(super) fn open(
+        &self,
+        file: &dyn TreeFile,
+        flags: u32,
+    ) -> Result<(Option<EndHandle>, Option<u64>), i32> {
         if flags & open::WRITE == 0 {
             return Ok((None, None));
         }
         let opened = self.ends.open(file, flags & open::APPEND == 0);
-        let (party, begun) = opened.map_err(|error| errno(&error))?;
-        Ok((Some(party), begun))
+        let (end_handle, begun) = opened.map_err(|error| errno(&error))?;
+        Ok((Some(end_handle), begun))
     }
 
     /// Somebody asks for an end. Returns what is to be answered now.
@@ -103,7 +107,7 @@ impl EndsHere {
             Ok(open) => open,
             Err(refusal) => return Some((owed, Err(refusal.errno))),
         };
-        let Some(party) = &open.party else { return Some((owed, Err(libc::EBADF))) };
+        let Some(end_handle) = &open.end_handle else { return Some((owed, Err(libc::EBADF))) };
         let told = Arc::clone(&self.told);
         if let Request::Settle(settle) = request {
             let then = move |settled: io::Result<()>| {
@@ -111,7 +115,7 @@ impl EndsHere {
                     settled.map(|()| ends::Given { reserved: NOTHING, ranges: Vec::new(), begun: None });
                 lock(&told).push((secret, Waiter::Settled(owed), Some(given)));
             };
-            self.ends.perform(party.settle(&open.file, settle.ticket, settle.end, then));
+            self.ends.perform(end_handle.settle(&open.file, settle.ticket, settle.end, then));
             return None;
         }
         let bytes = [&asked.fields[..], &asked.payload].concat();
@@ -129,9 +133,9 @@ impl EndsHere {
                     .payload
                     .chunks(APPEND_RECORD_BYTES)
                     .filter_map(|bytes| AppendRecord::decode(bytes).ok());
-                party.reserve(&open.file, (reserve.ticket, reserve.at_least), records.collect(), then)
+                end_handle.reserve(&open.file, (reserve.ticket, reserve.at_least), records.collect(), then)
             }
-            Request::Resize(resize) => party.resize(&open.file, resize.size, then),
+            Request::Resize(resize) => end_handle.resize(&open.file, resize.size, then),
             _ => return None,
         };
         self.ends.perform(work);

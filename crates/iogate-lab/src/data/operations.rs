@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use iogate_core::wire::{Opened, Record, Request, Synced, Written, transfer};
 use iogate_engine::Origin;
-use iogate_vfs::ends::Party;
+use iogate_vfs::ends::EndHandle;
 use iogate_vfs::fence::Pass;
 use iogate_vfs::{Caller, OpenHow, Tree, TreeFile};
 
@@ -28,7 +28,7 @@ pub(super) type Outcome = Result<Reply, i32>;
 pub(super) struct OpenFile {
     pub(super) file: Arc<dyn TreeFile>,
     /// Through which its end is asked for.
-    pub(super) party: Option<Party>,
+    pub(super) end_handle: Option<EndHandle>,
     pub(super) pass: Pass,
 }
 

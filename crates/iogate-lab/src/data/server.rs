@@ -527,15 +527,15 @@ fn open_here(
     asked: &Asked,
 ) -> Result<(OpenFile, Reply), i32> {
     let (file, mut opened, flags) = operations::open(tree, asked, ends.is_some())?;
-    let party = match ends {
+    let end_handle = match ends {
         Some(ends) => {
-            let (party, begun) = ends.open(&*file, flags)?;
+            let (end_handle, begun) = ends.open(&*file, flags)?;
             opened.pending_size = begun.unwrap_or(u64::MAX);
-            party
+            end_handle
         }
         None => None,
     };
-    Ok((OpenFile { file, party, pass: Pass::new(fences) }, operations::record(&opened)))
+    Ok((OpenFile { file, end_handle, pass: Pass::new(fences) }, operations::record(&opened)))
 }
 
 /// A file that is to be opened, whether it is there or not.

@@ -7,7 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use iogate_core::answers::{Found, Key, NameIntent, Outcome as Noted, State, Verdict};
+use iogate_core::answers::{Found, Key, Name, NameIntent, Outcome as Noted, State, Verdict};
 use iogate_core::refusal::Refusal;
 use iogate_core::wire::{self, Attr, Gone, Identity, NO_HANDLE, Record, Request, open};
 use iogate_vfs::answers::{Answers, Running, ToNote, unless_absent};
@@ -35,33 +35,42 @@ impl Session {
         Some((Arc::clone(answers), Key::of(caller.uid, &caller.origin)?))
     }
 
-    /// The names that a request changes, which no other changes meanwhile: that of an open file if its tree knows it. As the client
-    /// spells them: who goes through a symbolic link has another name.
-    pub(super) fn names_of<'a>(&self, request: &Request<'a>) -> Vec<Cow<'a, [u8]>> {
-        if let Some((handle, _)) = attribute_by_handle(request) {
-            let path = self.file(handle).ok().and_then(|open| open.file.path());
-            return path.map(|path| Cow::Owned(path.into_os_string().into_vec())).into_iter().collect();
+    /// The names that a request changes, which no other changes meanwhile. As the client spells them: who goes through a symbolic link has
+    /// another name. An attribute is its file's by whatever name, so that the file is one of its names.
+    pub(super) fn names_of<'a>(&self, caller: Caller, request: &Request<'a>) -> Vec<Name<'a>> {
+        let [path, to] = paths(request);
+        match request {
+            Request::SetXattr(_) | Request::RemoveXattr(_) => {
+                let (path, file) = match attribute_by_handle(request) {
+                    // Its path, if its tree knows it.
+                    Some((handle, _)) => match self.file(handle) {
+                        Ok(open) => (open.file.path().map(bytes_of), Some(open.file.identity())),
+                        Err(_) => (None, None),
+                    },
+                    None => (Some(spelt_out(path)), identity(&*self.export.tree, caller, path).ok()),
+                };
+                path.map(Name::alone).into_iter().chain(file.as_ref().map(name_of_file)).collect()
+            }
+            Request::Rename(_) => [path, to].map(|path| Name::with_below(spelt_out(path))).into(),
+            _ => [path, to]
+                .into_iter()
+                .filter(|path| !path.is_empty())
+                .map(spelt_out)
+                .map(Name::alone)
+                .collect(),
         }
-        paths(request).into_iter().filter(|path| !path.is_empty()).map(spelt_out).collect()
     }
 
     /// Carries out a request that has its names, with its intent noted before and its outcome behind.
     pub(super) fn carry_out_noted(
         &self,
         running: Running,
-        names: &[Cow<'_, [u8]>],
+        names: &[Name<'_>],
         caller: Caller,
         request: &Request<'_>,
         value: &[u8],
     ) -> Result<Outcome, Failed> {
-        let intent = match (attribute_by_handle(request), names) {
-            (None, _) => intent(&*self.export.tree, caller, request),
-            (Some((handle, name)), [path]) => {
-                self.attribute_intent(caller, (request.kind(), handle), path, name)
-            }
-            // Where the file is, nobody can say.
-            (Some((_, name)), _) => untold(b"", name),
-        };
+        let intent = intent(&*self.export.tree, caller, request, names);
         if intent.does_nothing() {
             let outcome = self.carry_out(caller, request, value)?;
             return self.finished(running, request.kind(), Ok(outcome));
@@ -93,24 +102,6 @@ impl Session {
             Err(Failed(refusal)) => running.finish(&Noted { kind, errno: refusal.errno as u16, fields: &[] }),
         }
         result
-    }
-
-    /// The intent of a request of this kind for an attribute of the file with this handle, which is at `path`.
-    fn attribute_intent<'a>(
-        &self,
-        caller: Caller,
-        (kind, handle): (u16, u32),
-        path: &'a [u8],
-        name: &'a [u8],
-    ) -> NameIntent<'a> {
-        let own = self.file(handle).map(|open| open.file.identity());
-        // As the server looks at it after a kill. Another file may have the name that this one had.
-        match (own, found(&*self.export.tree, caller, kind, path, name)) {
-            (Ok(file), Ok(found)) if file == found.file => {
-                NameIntent { kind, file, other: NOBODY, had: found.has.into(), path, to: name }
-            }
-            _ => untold(path, name),
-        }
     }
 
     /// Answers a request that was carried out before, in this session or another.
@@ -176,16 +167,43 @@ fn untold<'a>(path: &'a [u8], to: &'a [u8]) -> NameIntent<'a> {
     NameIntent { kind: NameIntent::UNTOLD, file: NOBODY, other: NOBODY, had: 0, path, to }
 }
 
-/// What is to be noted before a request is carried out.
-fn intent<'a>(tree: &dyn Tree, caller: Caller, request: &Request<'a>) -> NameIntent<'a> {
+/// What a file is called by those who need it by whatever name. No path has a zero.
+fn name_of_file(file: &Identity) -> Name<'static> {
+    let mut name = vec![0];
+    file.encode(&mut name);
+    Name::alone(name)
+}
+
+fn bytes_of<'a>(path: PathBuf) -> Cow<'a, [u8]> {
+    path.into_os_string().into_vec().into()
+}
+
+/// What is to be noted before a request is carried out that has these names.
+fn intent<'a>(
+    tree: &dyn Tree,
+    caller: Caller,
+    request: &Request<'a>,
+    names: &'a [Name<'_>],
+) -> NameIntent<'a> {
     let [path, to] = paths(request);
-    let to = attribute(request).unwrap_or(to);
+    let (path, to, own) = match (attribute(request), names) {
+        (None, _) => (path, to, None),
+        (Some(attribute), [path, file]) => (&*path.path, attribute, Some(file)),
+        // Where the file is, or which it is, nobody can say.
+        (Some(attribute), _) => return untold(b"", attribute),
+    };
     match found(tree, caller, request.kind(), path, to) {
-        Ok(Found { file, other, has }) => {
+        // As the server looks at it after a kill. Another file may have got the name meanwhile.
+        Ok(Found { file, other, has }) if own.is_none_or(|own| *own == name_of_file(&file)) => {
             NameIntent { kind: request.kind(), file, other, had: has.into(), path, to }
         }
-        Err(_) => untold(path, to),
+        _ => untold(path, to),
     }
+}
+
+/// What a path leads to; [`NOBODY`]: nothing.
+fn identity(tree: &dyn Tree, caller: Caller, path: &[u8]) -> io::Result<Identity> {
+    Ok(unless_absent(tree.identity(caller, as_path(path)))?.unwrap_or(NOBODY))
 }
 
 /// What there is that a request of this kind may change, as far as the caller may see.
@@ -193,8 +211,7 @@ fn intent<'a>(tree: &dyn Tree, caller: Caller, request: &Request<'a>) -> NameInt
 /// # Errors
 /// If that cannot be told.
 fn found(tree: &dyn Tree, caller: Caller, kind: u16, path: &[u8], to: &[u8]) -> io::Result<Found> {
-    let named =
-        |path| Ok::<_, io::Error>(unless_absent(tree.identity(caller, as_path(path)))?.unwrap_or_default());
+    let named = |path| identity(tree, caller, path);
     Ok(match kind {
         Request::SET_XATTR | Request::REMOVE_XATTR => {
             let has = unless_absent(tree.xattr(caller, as_path(path), to))?.is_some();

@@ -443,7 +443,8 @@ fn outcome_bytes(result: &io::Result<Written>) -> Vec<u8> {
 /// Finds out which records of a file were appended by the process before, which did not get to note it, and cuts off one that is torn.
 fn settle(answers: &Answers, file: &dyn TreeFile, appender: &AppendFile) {
     let mut notes = Vec::new();
-    for (key, intent) in answers.take_unsettled(&file.identity()) {
+    let identity = file.identity();
+    for (key, intent) in answers.unsettled_of(&identity) {
         let mut there = vec![0; intent.bytes as usize];
         let found = appender.size().and_then(|size| {
             let bytes = appender.read_at(intent.place, &mut there)?;
@@ -473,6 +474,8 @@ fn settle(answers: &Answers, file: &dyn TreeFile, appender: &AppendFile) {
     }
     // What the log does not take is found out again by the next process.
     let _ = answers.remember(&notes);
+    // Not before: whoever opens the file meanwhile, and repeats a record, waits for it.
+    answers.settle(&identity);
 }
 
 impl Session {

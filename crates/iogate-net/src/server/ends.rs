@@ -7,7 +7,7 @@ use std::sync::Arc;
 use iogate_core::proto::server_session::{Asked, ParkedId};
 use iogate_core::refusal::Refusal;
 use iogate_core::wire::{self, APPEND_RECORD_BYTES, AppendRecord, Range, Record, Request, open};
-use iogate_vfs::ends::{Given, Party, Work};
+use iogate_vfs::ends::{EndHandle, Given, Work};
 use iogate_vfs::{Tree, TreeFile};
 
 use super::session::{Answer, OpenFile, Session};
@@ -15,17 +15,17 @@ use super::{Shared, lock};
 
 impl Session {
     /// What a handle asks for the end of its file through, if it may; and the size that somebody has begun to set.
-    pub(super) fn party(
+    pub(super) fn end_handle(
         &self,
         tree: &dyn Tree,
         file: &dyn TreeFile,
         flags: u32,
-    ) -> io::Result<(Option<Party>, Option<u64>)> {
+    ) -> io::Result<(Option<EndHandle>, Option<u64>)> {
         if !self.stripes || flags & open::WRITE == 0 || !tree.gives_ends() {
             return Ok((None, None));
         }
-        let (party, begun) = self.export.ends.open(file, flags & open::APPEND == 0)?;
-        Ok((Some(party), begun))
+        let (end_handle, begun) = self.export.ends.open(file, flags & open::APPEND == 0)?;
+        Ok((Some(end_handle), begun))
     }
 
     /// Takes in what a forwarder wants of the end of a file. What it has sent before on the connection counts before it.
@@ -42,11 +42,8 @@ impl Session {
         value: &[u8],
     ) -> Result<(Arc<OpenFile>, Vec<AppendRecord>), Refusal> {
         let handle = handle_of(request);
-        let file = self.file(handle)?;
-        if file.flags & open::WRITE == 0 {
-            return Err(Refusal::new(libc::EBADF, format!("handle {handle} is not open for writing")));
-        }
-        if file.party.is_none() {
+        let file = self.file_for(handle, open::WRITE)?;
+        if file.end_handle.is_none() {
             return Err(Refusal::new(
                 libc::EOPNOTSUPP,
                 "this export does not give out the ends of striped files",
@@ -92,9 +89,9 @@ impl Session {
         value: &[u8],
         records: Vec<AppendRecord>,
     ) {
-        let Some(party) = &file.party else { return };
+        let Some(end_handle) = &file.end_handle else { return };
         if let Request::Settle(settle) = *request {
-            let work = party.settle(&file.file, settle.ticket, settle.end, |settled| match settled {
+            let work = end_handle.settle(&file.file, settle.ticket, settle.end, |settled| match settled {
                 Ok(()) => answer.done(),
                 Err(error) => answer.failed(&error),
             });
@@ -108,9 +105,9 @@ impl Session {
         let then = Box::new(move |given| session.end_wait(parked, given));
         let work = match *request {
             Request::Reserve(reserve) => {
-                party.reserve(&file.file, (reserve.ticket, reserve.at_least), records, then)
+                end_handle.reserve(&file.file, (reserve.ticket, reserve.at_least), records, then)
             }
-            Request::Resize(resize) => party.resize(&file.file, resize.size, then),
+            Request::Resize(resize) => end_handle.resize(&file.file, resize.size, then),
             _ => return,
         };
         self.perform(work);

@@ -7,10 +7,11 @@ use std::path::{Component, Path};
 use std::sync::Arc;
 use std::time::Instant;
 
+use iogate_core::answers::Name;
 use iogate_core::recording::RecordingError;
 use iogate_core::refusal::Refusal;
 use iogate_core::wire::{
-    self, Attr, Gone, NO_HANDLE, Offset, Opened, PATH_BYTES_MAX, ReadRecording, Record, Request,
+    self, Attr, Change, Gone, NO_HANDLE, Offset, Opened, PATH_BYTES_MAX, ReadRecording, Record, Request,
     RequestHeader, Synced, VALUE_BYTES_MAX, open, set,
 };
 use iogate_engine::{ClassBy, PathClass};
@@ -137,23 +138,34 @@ impl Session {
                 Refusal::new(libc::EROFS, format!("the export `{}` is read-only", self.export.name)).into()
             );
         }
-        let tree = &*self.export.tree;
-        Ok(match *request {
-            Request::Open(open) => return self.open(tree, caller, &open),
+        if let Some(outcome) = self.on_open_file(caller, request, value)? {
+            return Ok(outcome);
+        }
+        match self.of_server(request)? {
+            Some(outcome) => Ok(outcome),
+            None => self.by_path(caller, request, value),
+        }
+    }
+
+    /// Carries out a request that names a file by its handle; `None`: it is none.
+    fn on_open_file(
+        &self,
+        caller: Caller,
+        request: &Request<'_>,
+        value: &[u8],
+    ) -> Result<Option<Outcome>, Failed> {
+        Ok(Some(match *request {
             Request::Sync(sync) => {
                 let verifier = self.export.sync(&*self.file(sync.handle)?.file, sync.data_only != 0)?;
                 Outcome::fresh(&Synced { verifier })
             }
-            Request::Allocate(a) => {
-                let file = self.file(a.handle)?;
-                if a.mode & MOVING != 0 {
+            Request::Allocate(allocate) => {
+                if allocate.mode & MOVING != 0 {
                     let text = "what would move a file's bytes might do so twice: not between machines";
                     return Err(Refusal::new(libc::EOPNOTSUPP, text).into());
                 }
-                if file.flags & open::WRITE == 0 {
-                    return Err(Refusal::new(libc::EBADF, "the file is not open for writing").into());
-                }
-                file.file.allocate(a.mode, a.offset, a.bytes)?;
+                let file = self.file_for(allocate.handle, open::WRITE)?;
+                file.file.allocate(allocate.mode, allocate.offset, allocate.bytes)?;
                 Outcome::Done
             }
             Request::Seek(seek) => {
@@ -169,21 +181,68 @@ impl Session {
             Request::GetAttr(get) if get.handle != NO_HANDLE => {
                 Outcome::fresh(&self.seen(self.file(get.handle)?.file.attr()?))
             }
+            Request::SetAttr(wanted) if wanted.handle != NO_HANDLE => {
+                let change = self.server_change(&wanted.change)?;
+                let file = match change.which & (set::FENCE | set::RENEW) {
+                    0 => self.file(wanted.handle)?,
+                    _ => self.file_for(wanted.handle, open::WRITE)?,
+                };
+                Outcome::kept(&self.seen(file.pass.set_attr(&*file.file, caller, &change)?))
+            }
+            Request::GetXattr(get) if get.handle != NO_HANDLE => {
+                Outcome::Bytes(self.file(get.handle)?.file.xattr(caller, get.name)?)
+            }
+            Request::SetXattr(set) if set.handle != NO_HANDLE => {
+                self.file(set.handle)?.file.set_xattr(caller, set.name, value, set.flags)?;
+                Outcome::Done
+            }
+            Request::ListXattr(list) if list.handle != NO_HANDLE => {
+                Outcome::Bytes(self.seen_attributes(self.file(list.handle)?.file.xattrs(caller)?))
+            }
+            Request::RemoveXattr(remove) if remove.handle != NO_HANDLE => {
+                self.file(remove.handle)?.file.remove_xattr(caller, remove.name)?;
+                Outcome::Done
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Carries out a request that concerns no file; `None`: it is none.
+    fn of_server(&self, request: &Request<'_>) -> Result<Option<Outcome>, Failed> {
+        Ok(Some(match *request {
+            Request::Status(_) => Outcome::Bytes(self.server.status_for(self).to_json()),
+            Request::Configure(configure) => {
+                self.configure(configure.scheduler)?;
+                Outcome::Done
+            }
+            Request::ReadRecording(read) => Outcome::Bytes(self.read_recording(&read)?),
+            Request::ReadAccounts(read) => Outcome::Bytes(self.export.accounts_json(read.from)),
+            Request::Goodbye(_) => {
+                self.server.end_here(self);
+                Outcome::Done
+            }
+            Request::Claim(_)
+            | Request::Release(_)
+            | Request::Renew(_)
+            | Request::Cancel(_)
+            | Request::Evict(_)
+            | Request::ReportUse(_) => {
+                let text = "this server serves files: turns and shares are given by a coordinator, `iogate coord serve`";
+                return Err(Refusal::new(libc::EOPNOTSUPP, text).into());
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Carries out a request that names a file by its path.
+    fn by_path(&self, caller: Caller, request: &Request<'_>, value: &[u8]) -> Result<Outcome, Failed> {
+        let tree = &*self.export.tree;
+        Ok(match *request {
+            Request::Open(open) => return self.open(tree, caller, &open),
             Request::GetAttr(get) => Outcome::fresh(&self.seen(tree.attr(caller, path(get.path)?)?)),
             Request::SetAttr(wanted) => {
-                let change = self.export.users.server_change(&wanted.change).ok_or_else(|| {
-                    Refusal::new(libc::EINVAL, "the owner or the group has no counterpart at this server")
-                })?;
-                let attr = match wanted.handle {
-                    NO_HANDLE => tree.set_attr(caller, path(wanted.path)?, wanted.identity, &change)?,
-                    handle => {
-                        let file = self.file(handle)?;
-                        if change.which & (set::FENCE | set::RENEW) != 0 && file.flags & open::WRITE == 0 {
-                            return Err(Refusal::new(libc::EBADF, "the file is not open for writing").into());
-                        }
-                        file.pass.set_attr(&*file.file, caller, &change)?
-                    }
-                };
+                let change = self.server_change(&wanted.change)?;
+                let attr = tree.set_attr(caller, path(wanted.path)?, wanted.identity, &change)?;
                 Outcome::kept(&self.seen(attr))
             }
             Request::ReadDir(read) => Outcome::Bytes(self.read_dir(tree, caller, &read)?),
@@ -208,20 +267,6 @@ impl Session {
                 Outcome::kept(&self.gone(gone))
             }
             Request::StatFs(_) => Outcome::fresh(&tree.space()?),
-            Request::GetXattr(get) if get.handle != NO_HANDLE => {
-                Outcome::Bytes(self.file(get.handle)?.file.xattr(caller, get.name)?)
-            }
-            Request::SetXattr(set) if set.handle != NO_HANDLE => {
-                self.file(set.handle)?.file.set_xattr(caller, set.name, value, set.flags)?;
-                Outcome::Done
-            }
-            Request::ListXattr(list) if list.handle != NO_HANDLE => {
-                Outcome::Bytes(self.seen_attributes(self.file(list.handle)?.file.xattrs(caller)?))
-            }
-            Request::RemoveXattr(remove) if remove.handle != NO_HANDLE => {
-                self.file(remove.handle)?.file.remove_xattr(caller, remove.name)?;
-                Outcome::Done
-            }
             Request::GetXattr(get) => Outcome::Bytes(tree.xattr(caller, path(get.path)?, get.name)?),
             Request::SetXattr(set) => {
                 tree.set_xattr(caller, path(set.path)?, set.identity, set.name, value, set.flags)?;
@@ -234,34 +279,14 @@ impl Session {
                 tree.remove_xattr(caller, path(remove.path)?, remove.identity, remove.name)?;
                 Outcome::Done
             }
-            Request::Status(_) => Outcome::Bytes(self.server.status_for(self).to_json()),
-            Request::Configure(configure) => {
-                self.configure(configure.scheduler)?;
-                Outcome::Done
-            }
-            Request::ReadRecording(read) => Outcome::Bytes(self.read_recording(&read)?),
-            Request::ReadAccounts(read) => Outcome::Bytes(self.export.accounts_json(read.from)),
-            Request::Goodbye(_) => {
-                self.server.end_here(self);
-                Outcome::Done
-            }
-            Request::Claim(_)
-            | Request::Release(_)
-            | Request::Renew(_)
-            | Request::Cancel(_)
-            | Request::Evict(_)
-            | Request::ReportUse(_) => {
-                let text = "this server serves files: turns and shares are given by a coordinator, `iogate coord serve`";
-                return Err(Refusal::new(libc::EOPNOTSUPP, text).into());
-            }
-            Request::Hello(_)
-            | Request::Reserve(_)
-            | Request::Settle(_)
-            | Request::Resize(_)
-            | Request::Ping(_)
-            | Request::Close(_)
-            | Request::Read(_)
-            | Request::Write(_) => return Err(Refusal::new(libc::EPROTO, "not expected here").into()),
+            // What others carry out, and what has been dealt with before.
+            _ => return Err(Refusal::new(libc::EPROTO, "not expected here").into()),
+        })
+    }
+
+    fn server_change(&self, change: &Change) -> Result<Change, Refusal> {
+        self.export.users.server_change(change).ok_or_else(|| {
+            Refusal::new(libc::EINVAL, "the owner or the group has no counterpart at this server")
         })
     }
 
@@ -285,12 +310,12 @@ impl Session {
         let file = tree.open(caller, path(wish.path)?, how)?;
         let attr = self.seen(file.opened_attr()?);
         let is_new = (self.stripes && file.object().is_new).into();
-        let (party, begun) = self.party(tree, &*file, wish.flags)?;
+        let (end_handle, begun) = self.end_handle(tree, &*file, wish.flags)?;
         let pending_size = begun.unwrap_or(u64::MAX);
         let opened = Opened { identity: file.identity(), pending_size, is_new, attr };
         let lane = self.export.appends.lane(&*file);
         let pass = Pass::new(&self.export.fences);
-        let file = OpenFile { file, flags: wish.flags, lane, party, pass, class: PathClass::default() };
+        let file = OpenFile { file, flags: wish.flags, lane, end_handle, pass, class: PathClass::default() };
         if self.export.engine.class_by() == ClassBy::Path {
             file.class(&self.export.engine);
         }
@@ -383,7 +408,7 @@ impl Asked {
             Ok(caller) => match session.remembers(caller, request) {
                 None => session.carry_out(caller, request, value),
                 Some((answers, key)) => {
-                    let names = session.names_of(request);
+                    let names = session.names_of(caller, request);
                     match answers.begin(key, caller.origin.answered_below(), &names) {
                         Begun::New(running) => {
                             session.carry_out_noted(running, &names, caller, request, value)
@@ -397,8 +422,7 @@ impl Asked {
                         Begun::Taken => {
                             opening.goes_on();
                             let again = Arc::clone(&session);
-                            let names: Vec<_> =
-                                names.into_iter().map(|name| name.into_owned().into()).collect();
+                            let names: Vec<_> = names.into_iter().map(Name::into_owned).collect();
                             return answers.wait_for_names(&key, &names, move |turn| {
                                 again.run(move || {
                                     self.carry_out(since);

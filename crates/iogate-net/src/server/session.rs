@@ -13,7 +13,7 @@ use iogate_core::wire::{self, Gone, Hello, Record, RequestHeader, Written};
 use iogate_core::{AppId, Span};
 
 use iogate_engine::{Engine, PathClass, SubmitError};
-use iogate_vfs::ends::{Given, Party};
+use iogate_vfs::ends::{EndHandle, Given};
 use iogate_vfs::fence::Pass;
 use iogate_vfs::{Caller, TreeFile};
 
@@ -54,7 +54,7 @@ pub(super) struct OpenFile {
     /// For what is appended.
     pub(super) lane: Arc<Lane>,
     /// Through which the end of a striped file with its name here is asked for.
-    pub(super) party: Option<Party>,
+    pub(super) end_handle: Option<EndHandle>,
     /// For writes to ranges that records were given.
     pub(super) pass: Pass,
     /// Its class, where a policy divides by path.
@@ -236,6 +236,16 @@ impl Session {
     /// An open file.
     pub(super) fn file(&self, handle: u32) -> Result<Arc<OpenFile>, Refusal> {
         lock(&self.state).file(handle)
+    }
+
+    /// An open file that may be read or written, as `mode` says.
+    pub(super) fn file_for(&self, handle: u32, mode: u32) -> Result<Arc<OpenFile>, Refusal> {
+        let file = self.file(handle)?;
+        if file.flags & mode == 0 {
+            let what = if mode == open::READ { "reading" } else { "writing" };
+            return Err(Refusal::new(libc::EBADF, format!("handle {handle} is not open for {what}")));
+        }
+        Ok(file)
     }
 
     /// Gives up a handle; the file is closed when the last request for it is done.

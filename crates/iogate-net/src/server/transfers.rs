@@ -142,15 +142,6 @@ impl Session {
         }
         Ok(())
     }
-
-    fn file_for(&self, handle: u32, mode: u32) -> Result<Arc<OpenFile>, Refusal> {
-        let file = self.file(handle)?;
-        if file.flags & mode == 0 {
-            let what = if mode == open::READ { "reading" } else { "writing" };
-            return Err(Refusal::new(libc::EBADF, format!("handle {handle} is not open for {what}")));
-        }
-        Ok(file)
-    }
 }
 
 /// A write with everything that it needs.

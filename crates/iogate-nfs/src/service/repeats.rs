@@ -4,12 +4,11 @@
 //! A repetition of a call that is underway is answered when that is: its client may have connected again to ask, and get no other answer
 //! until it does so again, a minute later.
 
-use std::borrow::Cow;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use iogate_core::answers::{Found, Key, NameIntent, Outcome, State, Verdict};
+use iogate_core::answers::{Found, Key, Name, NameIntent, Outcome, State, Verdict};
 use iogate_core::wire::{Identity, Record, Request as Kind};
 use iogate_vfs::Caller;
 use iogate_vfs::answers::{Answers, Begun, Running, ToNote, unless_absent};
@@ -265,9 +264,10 @@ fn fits(guard: Time, file: &Known) -> bool {
     guard == time(file.attr.ctime)
 }
 
-/// The names that a call changes, which no other changes meanwhile. Of a SETATTR its file, as its guard is noted.
-fn names_of(request: &Request<'_>) -> Vec<Cow<'static, [u8]>> {
-    let at = |place: &Place<'_>| [place.dir.as_bytes(), b"/", place.name].concat().into();
+/// The names that a call changes, which no other changes meanwhile. Nobody finds what is below a directory by its name, so that a RENAME
+/// is of its two names alone. Of a SETATTR with a guard its file, as that is noted, with all names in it: they change when it was changed.
+fn names_of(request: &Request<'_>) -> Vec<Name<'static>> {
+    let at = |place: &Place<'_>| Name::alone([place.dir.as_bytes(), b"/", place.name].concat());
     match request {
         Request::Create { place, .. }
         | Request::MkDir { place, .. }
@@ -277,12 +277,12 @@ fn names_of(request: &Request<'_>) -> Vec<Cow<'static, [u8]>> {
         | Request::RmDir(place)
         | Request::Link { place, .. } => vec![at(place)],
         Request::Rename { from, to } => vec![at(from), at(to)],
-        Request::SetAttr { file, guard: Some(_), .. } => vec![file.as_bytes().to_vec().into()],
+        Request::SetAttr { file, guard: Some(_), .. } => vec![Name::with_below(file.as_bytes().to_vec())],
         _ => Vec::new(),
     }
 }
 
-fn begin(answers: &Arc<Answers>, key: Key, kept: Kept, names: &[Cow<'_, [u8]>]) -> Begun {
+fn begin(answers: &Arc<Answers>, key: Key, kept: Kept, names: &[Name<'_>]) -> Begun {
     match kept {
         Kept::Here => answers.begin_recent(key),
         Kept::OverKills => answers.begin(key, 0, names),
@@ -300,7 +300,7 @@ fn remembered(key: &Key, bytes: &[u8], kept: Kept) -> Option<Answer> {
     }
 }
 
-fn first(answers: &Arc<Answers>, key: Key, kept: Kept, names: &[Cow<'_, [u8]>], respond: Respond) -> First {
+fn first(answers: &Arc<Answers>, key: Key, kept: Kept, names: &[Name<'_>], respond: Respond) -> First {
     let begun = begin(answers, key, kept, names);
     if matches!(begun, Begun::Known(_) | Begun::Running) {
         let (xid, is_underway) = ((key.number >> 32) as u32, matches!(begun, Begun::Running));

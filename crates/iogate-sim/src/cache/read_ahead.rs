@@ -8,7 +8,8 @@
 //! - [`Window::two_windows`] (before, 2.6.18): a window and the one ahead of it, which is read when the first one is entered.
 //!
 //! Left out: looking for the traces of streams in the cache (2.6.31, `try_context_readahead`), the shrinking of windows after misses
-//! (`RA_FLAG_MISS`), `fadvise`, and mapped files.
+//! (`RA_FLAG_MISS`), `fadvise`, and mapped files; and what later kernels (5.4) do otherwise on demand: they cut a first window with the one
+//! behind it to what may be ahead, and add the request to a window at another stream's mark.
 
 /// Pages to read: from the first, so many; and the one that gets the mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,6 +14,8 @@
 //! Without an elevator (`lift`) this is the plainest such layer: a device that serves in the order of arrival as many transfers at once
 //! as it has slots.
 
+use std::collections::VecDeque;
+
 use iogate_core::device::{Device, Placement, Station, Transfer};
 use iogate_core::{AppId, DispatchId, FileId, Op, Span, Time};
 
@@ -64,6 +66,15 @@ pub(super) struct Begun {
 pub(super) const JOURNAL: FileId = FileId(u64::MAX);
 const JOURNAL_BYTES: u64 = 128 << 20;
 
+/// What a device has served, with a transfer that begins at some time.
+#[derive(Clone, Copy, Debug)]
+struct Served {
+    begin: Time,
+    busy: Span,
+    busy_until: Time,
+    repositions: u64,
+}
+
 /// The device of a data server, and what waits for it.
 pub(super) struct Block {
     station: Station,
@@ -82,7 +93,10 @@ pub(super) struct Block {
     transfers: u64,
     bytes: u64,
     finish: Time,
-    /// How long the device was serving, and how often it had to reposition, when the last application ended.
+    /// What there was when transfers began: of those that begin later, and of the last before. A device without an order of its own is
+    /// given all that waits at once.
+    begun: VecDeque<Served>,
+    /// What there was when the last application ended.
     by_the_end: Option<(Span, u64)>,
 }
 
@@ -107,6 +121,7 @@ impl Block {
             transfers: 0,
             bytes: 0,
             finish: Time::ZERO,
+            begun: VecDeque::new(),
             by_the_end: None,
         }
     }
@@ -152,7 +167,14 @@ impl Block {
             visit.hand_over();
         }
         let span = self.faults.slowed(start, visit.span());
-        Some((start, visit.end_after(span)))
+        let end = visit.end_after(span);
+        while self.begun.get(1).is_some_and(|next| next.begin <= now) {
+            self.begun.pop_front();
+        }
+        let (busy, busy_until) = (self.station.busy(), self.station.busy_until());
+        let repositions = self.station.device().repositions();
+        self.begun.push_back(Served { begin: start, busy, busy_until, repositions });
+        Some((start, end))
     }
 
     /// Gives a device that orders by itself all that there is.
@@ -248,14 +270,19 @@ impl Block {
         self.station.device().hand_over() > Span::ZERO
     }
 
-    /// The last application has ended: what a cache still writes back is beyond the makespan.
-    pub(super) fn applications_ended(&mut self, now: Time) {
-        self.by_the_end = Some((self.station.busy_by(now), self.station.device().repositions()));
+    /// The last application has ended, or all is cut off: what is still written back is beyond the makespan.
+    pub(super) fn end_at(&mut self, now: Time) {
+        self.by_the_end.get_or_insert(match &self.queueing {
+            Some((clock, _)) => (self.station.busy_by(clock.at(now)), self.station.device().repositions()),
+            None => match self.begun.iter().rfind(|served| served.begin <= now) {
+                Some(served) => (served.busy - served.busy_until.since(now), served.repositions),
+                None => (Span::ZERO, 0),
+            },
+        });
     }
 
     pub(super) fn result(&self) -> ServerResult {
-        let so_far = || (self.station.busy(), self.station.device().repositions());
-        let (busy, repositions) = self.by_the_end.unwrap_or_else(so_far);
+        let (busy, repositions) = self.by_the_end.unwrap_or_default();
         ServerResult {
             busy,
             repositions,

@@ -244,6 +244,8 @@ impl<'a> World<'a> {
 
     pub(super) fn result(mut self, cut_off: bool) -> RunResult {
         let now = if cut_off { Time::ZERO + self.scenario.time_max } else { self.queue.now() };
+        self.nodes.iter_mut().filter_map(|node| node.block.as_mut()).for_each(|block| block.end_at(now));
+        self.end_phases(now);
         let mut first_start = Time::MAX;
         let mut last_end = Time::ZERO;
         let classes = self.classes.results(&self.specs, &self.apps, now);
@@ -287,6 +289,17 @@ impl<'a> World<'a> {
             network: self.net.result,
             requests: self.requests,
             cut_off,
+        }
+    }
+
+    /// I/O phases that a process was in when its application was lost, or all was cut off, have lasted until then.
+    fn end_phases(&mut self, now: Time) {
+        for process in self.processes.iter().filter(|process| process.in_phase) {
+            let run = &mut self.apps[process.app as usize];
+            let end = run.end.unwrap_or(now);
+            if let Some(phase) = run.phases.get_mut(process.phases.saturating_sub(1) as usize) {
+                phase.end = phase.end.max(end);
+            }
         }
     }
 

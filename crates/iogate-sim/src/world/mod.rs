@@ -540,10 +540,7 @@ impl World<'_> {
         self.apps[app as usize].end = Some(now);
         self.classes.app_ended(&self.apps);
         if self.apps.iter().all(|run| run.end.is_some()) {
-            self.nodes
-                .iter_mut()
-                .filter_map(|node| node.block.as_mut())
-                .for_each(|block| block.applications_ended(now));
+            self.nodes.iter_mut().filter_map(|node| node.block.as_mut()).for_each(|block| block.end_at(now));
         }
         if let Some(batch) = &mut self.batch {
             batch.finished(app)?;

@@ -7,14 +7,13 @@
 mod file;
 pub mod losses;
 
-use std::borrow::Cow;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 pub use iogate_core::answers::ToNote;
 use iogate_core::answers::{
-    AppendIntent, BatchId, Begun as Found, Key, Limits, Log, Memory, Once, Outcome, State as Noted,
+    AppendIntent, BatchId, Begun as Found, Key, Limits, Log, Memory, Name, Once, Outcome, State as Noted,
 };
 use iogate_core::medium::Medium;
 use iogate_core::wire::{Identity, Record};
@@ -217,9 +216,8 @@ impl Answers {
         }
     }
 
-    /// Takes in a request that must not be carried out twice, and the names that it changes: no other has one of them, or what is above or
-    /// below it, until it is over.
-    pub fn begin(self: &Arc<Self>, key: Key, below: u64, names: &[Cow<'_, [u8]>]) -> Begun {
+    /// Takes in a request that must not be carried out twice, and the names that it changes: no other has one of them until it is over.
+    pub fn begin(self: &Arc<Self>, key: Key, below: u64, names: &[Name<'_>]) -> Begun {
         self.begun(lock(&self.state).once.begin(key, names), key, below)
     }
 
@@ -256,7 +254,7 @@ impl Answers {
     pub fn wait_for_names(
         self: &Arc<Self>,
         key: &Key,
-        names: &[Cow<'_, [u8]>],
+        names: &[Name<'_>],
         then: impl FnOnce(Turn) + Send + 'static,
     ) {
         let turn = Turn { answers: Arc::clone(self), key: *key };
@@ -277,9 +275,14 @@ impl Answers {
         lock(&self.state).once.has_unsettled(file)
     }
 
-    /// These records, in the order of their places.
-    pub fn take_unsettled(&self, file: &Identity) -> Vec<(Key, AppendIntent)> {
-        lock(&self.state).once.take_unsettled(file)
+    /// These records, in the order of their places; [settled](Answers::settle) once it is noted what became of them.
+    pub fn unsettled_of(&self, file: &Identity) -> Vec<(Key, AppendIntent)> {
+        lock(&self.state).once.unsettled_of(file)
+    }
+
+    /// What became of a file's records has been noted.
+    pub fn settle(&self, file: &Identity) {
+        lock(&self.state).once.settle(file);
     }
 
     /// The intents that have no outcome.

@@ -14,7 +14,7 @@ use iogate_engine::{FileHandle, Origin, Transfer, lock};
 
 use super::file::StripedFile;
 use super::objects::{Ranges, SizeError, again};
-use crate::ends::{Ends, Given, Party};
+use crate::ends::{EndHandle, Ends, Given};
 use crate::{Caller, TreeFile};
 
 /// Most bytes, and most records, that go together.
@@ -34,7 +34,7 @@ pub(super) enum End {
     /// By whoever has the names.
     There,
     /// Here.
-    Here(Party),
+    Here(EndHandle),
     /// To nobody: the file is not open for writing.
     Nowhere,
 }
@@ -53,8 +53,8 @@ impl End {
         if far {
             return Ok((End::There, names.pending_size()));
         }
-        let (party, begun) = ends.open(names, flags & open::APPEND == 0)?;
-        Ok((End::Here(party), begun))
+        let (end_handle, begun) = ends.open(names, flags & open::APPEND == 0)?;
+        Ok((End::Here(end_handle), begun))
     }
 }
 
@@ -341,7 +341,7 @@ impl StripedFile {
     fn reserve_end(&self, looked: (u64, u64), records: &[AppendRecord]) -> io::Result<Given> {
         match &self.end {
             End::There => self.names.reserve(looked.0, looked.1, records).unwrap_or_else(|| Err(nobody())),
-            End::Here(party) => party.reserve_now(&self.names, looked, records),
+            End::Here(end_handle) => end_handle.reserve_now(&self.names, looked, records),
             End::Nowhere => Err(io::Error::from_raw_os_error(libc::EBADF)),
         }
     }
@@ -349,7 +349,7 @@ impl StripedFile {
     fn take_end(&self, size: u64) -> io::Result<Given> {
         match &self.end {
             End::There => self.names.resize(size).unwrap_or_else(|| Err(nobody())),
-            End::Here(party) => party.resize_now(&self.names, size),
+            End::Here(end_handle) => end_handle.resize_now(&self.names, size),
             End::Nowhere => Err(io::Error::from_raw_os_error(libc::EINVAL)),
         }
     }
@@ -358,7 +358,7 @@ impl StripedFile {
     fn settle(&self, ticket: u64, end: u64) {
         let settled = match &self.end {
             End::There => self.names.settle(ticket, end, false).unwrap_or(Ok(())),
-            End::Here(party) => party.settle_now(&self.names, ticket, end),
+            End::Here(end_handle) => end_handle.settle_now(&self.names, ticket, end),
             End::Nowhere => Ok(()),
         };
         if let Err(error) = settled {
@@ -370,7 +370,7 @@ impl StripedFile {
     fn settle_noted(&self, ticket: u64, end: u64) -> io::Result<()> {
         match &self.end {
             End::There => self.names.settle(ticket, end, true).unwrap_or(Ok(())),
-            End::Here(party) => party.settle_now(&self.names, ticket, end),
+            End::Here(end_handle) => end_handle.settle_now(&self.names, ticket, end),
             End::Nowhere => Ok(()),
         }
     }

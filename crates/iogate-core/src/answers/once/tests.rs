@@ -6,7 +6,7 @@ use alloc::vec;
 
 use proptest::prelude::*;
 
-use super::super::{HEADER_BYTES, Log, NOTE_BYTES, Outcome};
+use super::super::{HEADER_BYTES, Log, NOTE_BYTES, Name, Outcome};
 use super::*;
 use crate::medium::Medium;
 
@@ -175,8 +175,13 @@ fn who_asks_for_what_runs_goes_on_when_it_is_done() {
     assert!(process.once.end(&key(1)).is_empty());
 }
 
-fn names(of: &[&'static str]) -> Vec<Cow<'static, [u8]>> {
-    of.iter().map(|name| Cow::Borrowed(name.as_bytes())).collect()
+fn names(of: &[&'static str]) -> Vec<Name<'static>> {
+    of.iter().map(|name| Name::alone(name.as_bytes())).collect()
+}
+
+/// As of a rename.
+fn trees(of: &[&'static str]) -> Vec<Name<'static>> {
+    of.iter().map(|name| Name::with_below(name.as_bytes())).collect()
 }
 
 #[test]
@@ -198,15 +203,37 @@ fn a_name_is_one_requests_at_a_time() {
 }
 
 #[test]
-fn what_is_above_or_below_a_name_is_its_requests_too() {
+fn what_is_below_a_name_that_is_renamed_is_its_requests_too() {
     let mut once: Once<u64> = Once::new(Limits::default());
     assert_eq!(once.begin(key(1), &names(&["d/f"])), Begun::New);
-    for other in ["d", "d/f/g", "d/f"] {
-        assert_eq!(once.begin(key(2), &names(&["x", other])), Begun::Taken, "{other}");
+    for other in [trees(&["x", "d"]), trees(&["d/f"]), names(&["x", "d/f"])] {
+        assert_eq!(once.begin(key(2), &other), Begun::Taken, "{other:?}");
     }
     for (number, other) in (3..).zip(["d/e", "d-f", "d/f-g", "f", "d/ff", "e/d/f"]) {
-        assert_eq!(once.begin(key(number), &names(&[other])), Begun::New, "{other}");
+        assert_eq!(once.begin(key(number), &trees(&[other])), Begun::New, "{other}");
     }
+    for other in ["f/g", "f/g/h", "f"] {
+        assert_eq!(once.begin(key(2), &names(&[other])), Begun::Taken, "{other}");
+        assert_eq!(once.begin(key(2), &trees(&[other])), Begun::Taken, "{other}");
+    }
+}
+
+/// As a `mkdir` of a directory that is there, which fails, or a removal of one that is not empty.
+#[test]
+fn a_request_for_a_directory_keeps_nobody_from_what_is_in_it() {
+    let mut once: Once<u64> = Once::new(Limits::default());
+    assert_eq!(once.begin(key(1), &names(&["d/a"])), Begun::New);
+    assert_eq!(once.begin(key(2), &names(&["d"])), Begun::New);
+    assert_eq!(once.begin(key(3), &names(&["d/b/c"])), Begun::New);
+    // A rename of it waits for all of them, and others for the rename.
+    let rename = trees(&["d", "e"]);
+    assert_eq!(once.wait(&key(4), &rename, 4), None);
+    assert_eq!(once.wait(&key(5), &names(&["d/b"]), 5), None);
+    assert_eq!(once.wait(&key(6), &names(&["d"]), 6), None);
+    assert!(once.end(&key(2)).is_empty() && once.end(&key(1)).is_empty());
+    assert_eq!(once.end(&key(3)), [4]);
+    assert_eq!(once.begin(key(4), &rename), Begun::New);
+    assert_eq!(once.end(&key(4)), [5, 6], "both at once");
 }
 
 /// Each end lets one go on, in the order in which they came, also past one that gives up.
@@ -243,7 +270,7 @@ fn names_are_given_in_the_order_in_which_they_were_asked_for() {
     let mut once: Once<u64> = Once::new(Limits::default());
     assert_eq!(once.begin(key(1), &names(&["d/a"])), Begun::New);
     assert_eq!(once.begin(key(2), &names(&["d/b"])), Begun::New);
-    let (rename, late) = (names(&["d", "e"]), names(&["d/c"]));
+    let (rename, late) = (trees(&["d", "e"]), names(&["d/c"]));
     assert_eq!(once.begin(key(3), &rename), Begun::Taken);
     assert_eq!(once.wait(&key(3), &rename, 3), None);
     assert_eq!(once.begin(key(4), &late), Begun::Taken, "the rename came first");
@@ -378,11 +405,13 @@ fn records_that_were_being_appended_are_found_by_file() {
     assert!(!process.once.has_unsettled(&file), "they are this process's own");
     let mut next = process.restart();
     assert!(next.once.has_unsettled(&file));
-    let places = |once: &mut Once<u64>| {
-        once.take_unsettled(&file).into_iter().map(|(_, intent)| intent.place).collect::<Vec<_>>()
+    let places = |once: &Once<u64>| {
+        once.unsettled_of(&file).into_iter().map(|(_, intent)| intent.place).collect::<Vec<_>>()
     };
-    assert_eq!(places(&mut next.once), [500, 700]);
-    assert!(places(&mut next.once).is_empty());
+    assert_eq!(places(&next.once), [500, 700]);
+    assert!(next.once.has_unsettled(&file), "nobody has said yet what became of them");
+    next.once.settle(&file);
+    assert!(places(&next.once).is_empty() && !next.once.has_unsettled(&file));
     // No client asks for them any more by then; what they have left in the file is there all the same.
     let paper = Paper { fault: Fault::default(), ..next.log.into_medium() };
     let late = 100 + 2 * Limits::default().seconds;
@@ -391,8 +420,8 @@ fn records_that_were_being_appended_are_found_by_file() {
     let writing = later.once.begin_writing(true, late);
     later.log.write(&writing.notes, writing.all.as_deref()).unwrap();
     later.once.written(Ok(()));
-    let mut later = later.restart();
-    assert_eq!(places(&mut later.once), [500, 700]);
+    let later = later.restart();
+    assert_eq!(places(&later.once), [500, 700]);
 }
 
 #[derive(Clone, Debug)]

@@ -59,7 +59,7 @@ pub(super) fn figure<'a>(results: &'a Experiment, sleeps: &'a Experiment) -> Res
                 time: here it is, and beside it stands what begins with the writes. Means are compared by their difference, seed by seed: a \
                 job that nobody met has next to no deviation, which would decide a ratio. Where it is surely less than a tenth and may be \
                 none, that is a tie, and a tie does not agree. How many seeds it takes was found by adding some until each comparison of \
-                mechanisms was decided. The thesis does not say how long its jobs sleep: longer sleeps are a control."
+                mechanisms was decided; those that are shown are others. The thesis does not say how long its jobs sleep: longer sleeps are a control."
             .into(),
         sheet,
         tables: vec![
