@@ -9,7 +9,7 @@ use iogate_core::proto::server_session::{
     Admission, CachedReply, GivenUp, Owed, ServerSession, SessionLimits,
 };
 use iogate_core::refusal::Refusal;
-use iogate_core::wire::{self, Gone, Hello, Record, RequestHeader, Written};
+use iogate_core::wire::{self, Gone, Hello, Record, RequestHeader, Written, open};
 use iogate_core::{AppId, Span};
 
 use iogate_engine::{Engine, PathClass, SubmitError};
