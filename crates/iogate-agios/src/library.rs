@@ -305,7 +305,7 @@ impl Library {
                     self.call(&calls);
                 }
                 Answer::Wait(until, _) => {
-                    let span = Duration::from_nanos(until.since(now).as_nanos());
+                    let span = Duration::from(until.since(now));
                     if self.falls_asleep() {
                         match self.changed.wait_timeout(state, span) {
                             Ok((again, _)) => drop(again),

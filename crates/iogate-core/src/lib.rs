@@ -23,6 +23,7 @@
 //! | [`recording`] | what arrives and completes at a gate, for somebody who reads it |
 //! | [`refusal`] | why something is refused: an errno and a text |
 //! | [`device`] | models of disks and flash |
+//! | [`profile`] | what a device or a storage charges, measured: tables of costs, and a device made from them |
 //! | [`fair_queue`] | who goes next where many share few threads, or little memory |
 //! | [`ends`] | who may append to a striped file, or set its size: one at a time |
 //! | [`glob`] | patterns of names and of paths |

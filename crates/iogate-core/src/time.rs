@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
+use core::time::Duration;
 
 /// A point in time, in nanoseconds since an epoch that the driver chooses: the Unix epoch in real time (so
 /// that windows of different nodes line up), the start of the run in virtual time.
@@ -78,6 +79,19 @@ impl Span {
     }
 }
 
+/// [`Span::MAX`] for what is longer.
+impl From<Duration> for Span {
+    fn from(duration: Duration) -> Span {
+        Span(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+impl From<Span> for Duration {
+    fn from(span: Span) -> Duration {
+        Duration::from_nanos(span.0)
+    }
+}
+
 impl Add<Span> for Time {
     type Output = Time;
     fn add(self, span: Span) -> Time {
@@ -118,5 +132,19 @@ impl fmt::Display for Span {
             }
         }
         write!(f, "{ns}ns")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_that_no_span_can_hold_is_the_longest_span() {
+        let longest = Duration::from_nanos(u64::MAX);
+        assert_eq!((Span::from(longest), Duration::from(Span::MAX)), (Span::MAX, longest));
+        assert_eq!(Span::from(longest + Duration::from_nanos(1)), Span::MAX);
+        assert_eq!(Span::from(Duration::MAX), Span::MAX);
+        assert_eq!(Span::from(Duration::from_millis(2)), Span::from_millis(2));
     }
 }

@@ -14,8 +14,7 @@ impl Clock {
     /// A clock that agrees with the wall clock now.
     #[expect(clippy::new_without_default, reason = "two of them need not agree")]
     pub fn new() -> Clock {
-        let wall_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |wall| wall.as_nanos() as u64);
-        Clock { offset_ns: wall_ns.saturating_sub(monotonic_ns()) }
+        Clock { offset_ns: unix_now().saturating_sub(monotonic_ns()) }
     }
 
     /// What time it is, in nanoseconds since the Unix epoch.
@@ -27,6 +26,11 @@ impl Clock {
     pub fn offset_ns(self) -> u64 {
         self.offset_ns
     }
+}
+
+/// What the wall clock says, in nanoseconds since the Unix epoch.
+pub fn unix_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64)
 }
 
 /// In a test of interleavings: a microsecond later at each look, so that the time does not depend on the machine.

@@ -13,7 +13,7 @@ pub mod store;
 mod sync;
 mod workers;
 
-pub use clock::Clock;
+pub use clock::{Clock, unix_now};
 pub use engine::{
     Accounts, ClassBy, Completion, Coordinates, Engine, EngineConfig, Origin, PathClass, SharingStatus,
     SubmitError, Transfer,

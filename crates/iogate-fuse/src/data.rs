@@ -36,7 +36,7 @@ pub(crate) struct Data {
     /// A write that must be durable before it is answered (`O_SYNC`, `O_DSYNC`).
     sync: Option<Durability>,
     /// What would keep the calling thread too long and is left to another.
-    left: Option<Preparation>,
+    unprepared: Option<Preparation>,
 }
 
 /// What a write needs before it is submitted.
@@ -70,8 +70,8 @@ impl Unsynced {
 
 impl Data {
     fn prepare(&mut self, preparation: Preparation, notifier: &Notifier) -> Result<(), Errno> {
-        if preparation.clear_suid_sgid && self.file.clear_suid_sgid()? {
-            notifier.drop_attributes(self.node);
+        if preparation.clear_suid_sgid {
+            self.clear_suid_sgid(notifier)?;
         }
         if preparation.append {
             let append = self.file.begin_append(self.bytes)?;
@@ -79,6 +79,14 @@ impl Data {
             self.append = Some(append);
         }
         self.file.before_write(self.offset);
+        Ok(())
+    }
+
+    /// Takes set-user-id and set-group-id away, and tells the kernel if they were there.
+    fn clear_suid_sgid(&self, notifier: &Notifier) -> Result<(), Errno> {
+        if self.file.clear_suid_sgid()? {
+            notifier.drop_attributes(self.node);
+        }
         Ok(())
     }
 
@@ -126,7 +134,7 @@ impl Session {
 
     /// Finds the class of a file that has just been opened, as the reply to that says at its end: it keeps that whatever becomes of its
     /// name.
-    pub(crate) fn opened(&self, reply: &[u8]) {
+    pub(crate) fn remember_class(&self, reply: &[u8]) {
         if self.engine.class_by() == ClassBy::Path
             && let Ok((_, OpenOut { fh, .. })) = OpenOut::read_from_suffix(reply)
             && let Ok(file) = self.fs.file(fh)
@@ -155,19 +163,17 @@ impl Session {
         let arg = asked_read(input, self.agreed)?;
         let file = self.fs.file(arg.fh)?;
         let origin = self.origin(header, &*file, arg.fh);
-        let (node, offset, bytes) = (header.nodeid, arg.offset, arg.size);
-        let cached = arg.read_flags & READ_LOCKOWNER == 0;
         Ok(Data {
             file,
-            node,
+            node: header.nodeid,
             op: Op::Read,
-            offset,
-            bytes,
-            cached,
+            offset: arg.offset,
+            bytes: arg.size,
+            cached: arg.read_flags & READ_LOCKOWNER == 0,
             origin,
             append: None,
             sync: None,
-            left: None,
+            unprepared: None,
         })
     }
 
@@ -188,22 +194,21 @@ impl Session {
             _ => Some(Durability::Data),
         };
         let waits = preparation != Preparation::default() || file.asks_before_writes();
-        let left = (file.is_far() && waits).then_some(preparation);
+        let unprepared = (file.is_far() && waits).then_some(preparation);
         let origin = self.origin(header, &*file, arg.fh);
-        let (node, offset, bytes_count, append) = (header.nodeid, arg.offset, arg.size, None);
         let mut data = Data {
             file,
-            node,
+            node: header.nodeid,
             op: Op::Write,
-            offset,
-            bytes: bytes_count,
+            offset: arg.offset,
+            bytes: arg.size,
             cached,
             origin,
-            append,
+            append: None,
             sync,
-            left,
+            unprepared,
         };
-        if left.is_none() {
+        if unprepared.is_none() {
             data.prepare(preparation, &self.notifier)?;
         }
         Ok((data, bytes))
@@ -236,7 +241,7 @@ impl Session {
         memory: *mut u8,
         done: impl FnOnce(Option<Unsynced>, Result<usize, Errno>) + Send + 'static,
     ) -> Option<Submission> {
-        let Some(preparation) = data.left.take() else {
+        let Some(preparation) = data.unprepared.take() else {
             // SAFETY: the caller's promise is the same.
             return unsafe { self.prepared(data, memory, done) };
         };
@@ -269,12 +274,10 @@ impl Session {
         segment: Segment,
         done: impl FnOnce(Option<Unsynced>, Result<usize, Errno>) + Send + 'static,
     ) {
-        if std::mem::take(&mut preparation.clear_suid_sgid) {
-            match data.file.clear_suid_sgid() {
-                Ok(true) => self.notifier.drop_attributes(data.node),
-                Ok(false) => {}
-                Err(errno) => return done(None, Err(errno)),
-            }
+        if std::mem::take(&mut preparation.clear_suid_sgid)
+            && let Err(errno) = data.clear_suid_sgid(&self.notifier)
+        {
+            return done(None, Err(errno));
         }
         if preparation.append {
             // SAFETY: valid until `done` is called, and only read meanwhile.

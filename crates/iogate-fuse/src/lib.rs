@@ -7,17 +7,23 @@
 //! | module | purpose |
 //! |---|---|
 //! | `abi` | the kernel's records and constants |
-//! | `mount` | attaching to a directory and taking off again |
+//! | `options` | settings of a mount |
+//! | `mount`, `error` | attaching to a directory and taking off again; why a mount does not come about |
 //! | `session` | agreeing with the kernel, threads, the end |
 //! | `dev`, `uring` | the two transports: `/dev/fuse`, and io_uring |
+//! | `buffer` | memory of transfers that come through the device, used again |
 //! | `file_system` | what the transports see of what is mounted |
 //! | `operations` | decodes everything but reads and writes |
 //! | `data` | reads and writes |
+//! | `append` | where appends go: after the file's end and after those that are underway |
+//! | `handle` | open files and directories, by the handle that the kernel sends back |
+//! | `file_names` | what the files that were opened are called, for people |
 //! | `coherence` | mapped memory and direct writes of the same file |
 //! | `notify` | telling the kernel to drop what it has cached |
 //! | `passthrough` | the operations on a directory |
 //! | `tree` | the operations on a tree |
 //! | `app` | which application a process belongs to |
+//! | `declared_apps` | what processes say of that themselves |
 //! | `control` | status and settings through the mount itself |
 //! | `fuzz` | what any bytes ask for; built for fuzzing only |
 //!

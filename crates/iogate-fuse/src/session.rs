@@ -79,7 +79,7 @@ impl Session {
         match header.opcode {
             op::OPEN | op::CREATE | op::TMPFILE => {
                 self.open.fetch_add(1, Ordering::Relaxed);
-                self.opened(out);
+                self.remember_class(out);
             }
             op::OPENDIR => {
                 self.open.fetch_add(1, Ordering::Relaxed);

@@ -7,6 +7,8 @@
 //! | [`server`] | serves trees to many clients |
 //! | [`transport`] | connections, which these four share: who is there, sockets, what leaves and arrives |
 //! | [`turns`] | the client of a coordinator |
+//! | `gates` | a gate's way to the coordinator of a policy that it shares with others |
+//! | `system` | what all of these take from the system: clocks, random numbers |
 //!
 //! The messages themselves are in [`iogate_core::wire`].
 

@@ -1,20 +1,15 @@
 //! What all of this crate takes from the system: clocks, random numbers.
 
 use std::io;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
+pub(crate) use iogate_engine::unix_now;
 use rustix::time::{ClockId, clock_gettime};
 
 /// The time since the machine was started, asleep or not: the clock of leases, which goes on while the machine sleeps, as those of other
 /// machines do. It never goes back.
 pub(crate) fn since_boot() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
-}
-
-/// Nanoseconds since the Unix epoch.
-pub(crate) fn unix_now() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Fills the memory with random bytes.

@@ -15,7 +15,18 @@
 //! | `page`, `description`, `table` | the placeholder; an open file; which descriptor is which |
 //! | `paths`, `app` | which path is ours; which application the process belongs to |
 //! | `turns` | bulk output in turns, wherever it goes |
-//! | the others | the functions, by theme |
+//! | `lazy`, `log` | settings that are read when they are first needed; what the library has to say |
+//! | `own_descriptors` | descriptors of our own, which programs can neither close nor replace |
+//! | `process` | the beginning and the end of a program, its children, and programs that are themselves files of ours |
+//! | `opening`, `temporary` | opening files; files and directories with names that nobody has |
+//! | `data`, `copies` | reading and writing; copying inside the kernel |
+//! | `memory` | mapping files |
+//! | `descriptors`, `waiting` | closing and duplicating descriptors, and their flags; waiting for them |
+//! | `stdio` | streams |
+//! | `names`, `directories`, `cwd` | making, removing, renaming, resolving names; listing directories; a working directory under the prefix |
+//! | `stat`, `attributes` | asking for attributes, permissions and space; changing attributes, and extended ones |
+//! | `locks` | locks of files |
+//! | `mpi` | turns of MPI programs, from a library that is built with their own MPI |
 //!
 //! Our own system calls go through `rustix`, which asks the kernel and not the C library, so they do not come back here.
 #![recursion_limit = "256"]

@@ -14,6 +14,8 @@
 //! | [`why`] | who slows an application down |
 //! | [`claims`], [`reproduction`] | published statements beside ours, and pages of them |
 //! | [`units`] | quantities for people |
+//! | `table` | aligned text |
+//! | `slots` | time cut into slots of one length, which doubles when a run outgrows them |
 //!
 //! Every result is a serde type, so that JSON has all of it; the other forms show what matters most.
 #![forbid(unsafe_code)]

@@ -12,13 +12,16 @@
 //! | [`world`] | a run: events, network, nodes with their gates, processes |
 //! | [`result`] | what a run did |
 //! | [`metrics`], [`stat`] | what is measured of a run, and means with confidence intervals |
+//! | `call_times` | how long calls took: counts by length |
 //! | [`trace`], [`replay`], [`log`] | a trace of arrivals through one gate (`docs/replay.md`) |
-//! | [`choice`] | how good the automatic choice of a scheduler is
+//! | `serving` | a gate in front of one device, for drivers of closed-loop clients |
+//! | [`choice`] | how good the automatic choice of a scheduler is |
 //! | [`advise`] | which scheduler would have suited a trace |
 //! | [`learnt`] | what was learnt of a storage, as text |
 //! | [`profile`] | what storage charges, as text; devices named by it |
 //! | [`record`] | arrivals and completions as a trace |
 //! | [`rng`] | seeded random numbers |
+//! | `slab` | values in reusable slots, named by small numbers |
 //! | [`tree`] | decision trees, learnt from examples |
 //!
 //! Nothing here reads a clock or touches storage: the same scenario and seed give the same result, on every machine.

@@ -59,7 +59,7 @@ impl Calibration {
         let mut throughputs = Vec::new();
         for round in 0..rounds.max(1) {
             if round > 0 {
-                std::thread::sleep(Duration::from_nanos(config.pause.as_nanos()));
+                std::thread::sleep(config.pause.into());
             }
             let elapsed = measure(directory, config.prime_bytes, config.probe_bytes)?;
             throughputs.push(throughput(config.probe_bytes, elapsed));

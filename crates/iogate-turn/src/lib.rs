@@ -7,6 +7,8 @@
 //! | [`turns`] | taking turns: by the coordinator, by probing, or both |
 //! | [`probe`] | measuring how busy a file system is, and backing off |
 //! | [`calibration`] | how fast it is when it is quiet |
+//! | `in_turn` | whether this process writes in a turn just now |
+//! | `notices` | words to the user, where no log is set up |
 //! | [`c`] | the same for C: `include/iogate.h` |
 //!
 //! ```no_run

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
+use iogate_core::FileLayout;
 use iogate_engine::layouts::mounts::Mount;
 use iogate_engine::layouts::{LayoutError, Layouts, System};
 
@@ -89,15 +90,20 @@ impl Place {
         if !matches!(system, Some(System::Lustre | System::GlusterFs)) {
             return Ok(());
         }
-        let Some(layout) = Layouts::new().of(file)? else { return Ok(()) };
+        if let Some(layout) = Layouts::new().of(file)? {
+            self.narrow_to_layout(&layout);
+        }
+        Ok(())
+    }
+
+    fn narrow_to_layout(&mut self, layout: &FileLayout) {
         if layout.extents().last().is_none_or(|extent| extent.end != u64::MAX) {
-            return Ok(());
+            return;
         }
         let targets = layout.extents().iter().flat_map(|extent| &extent.targets);
         self.targets = targets.map(|target| target.0).collect();
         self.targets.sort_unstable();
         self.targets.dedup();
-        Ok(())
     }
 }
 
@@ -151,6 +157,10 @@ pub fn network_name(mounts: &[Mount], directory: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
+    use iogate_core::{Extent, TargetId};
+
     use super::*;
 
     fn mount(point: &str, fs_type: &str, source: &str) -> Mount {
@@ -216,5 +226,30 @@ mod tests {
         }
         assert!(Place::of_text("./x:y", &settings).unwrap().directory().is_some());
         assert!(Place::of_text("/", &settings).unwrap().directory().is_some());
+    }
+
+    #[test]
+    fn a_file_that_lies_on_few_targets_narrows_a_place_to_them() {
+        let extent = |start, end, targets: &[u32]| Extent {
+            start,
+            end,
+            stripe_bytes: 1 << 20,
+            targets: targets.iter().copied().map(TargetId).collect(),
+        };
+        let narrowed = |extents| {
+            let mut place = Place::named("lustre:x");
+            place.narrow_to_layout(&FileLayout::new(extents).unwrap());
+            place.targets().to_vec()
+        };
+        assert_eq!(narrowed(vec![extent(0, 64, &[7, 2, 7]), extent(64, u64::MAX, &[3, 2])]), [2, 3, 7]);
+        assert_eq!(narrowed(vec![extent(0, 64, &[7, 2])]), [0; 0], "what is written later may lie anywhere");
+    }
+
+    #[test]
+    fn a_file_of_this_machine_leaves_a_place_as_wide_as_it_was() {
+        let file = tempfile::tempfile().unwrap();
+        let mut place = Place::named("x");
+        place.narrow_to(file.as_fd()).unwrap();
+        assert_eq!(place, Place::named("x"));
     }
 }

@@ -168,10 +168,10 @@ impl Probe {
             return Step::Write;
         }
         let now = time_since(self.since);
-        self.backoff.probed(now, std::mem::take(&mut self.bytes), span(std::mem::take(&mut self.elapsed)));
+        self.backoff.probed(now, std::mem::take(&mut self.bytes), std::mem::take(&mut self.elapsed).into());
         match self.backoff.next(now) {
             backoff::Step::Probe { .. } => Step::Write,
-            backoff::Step::Sleep(until) => Step::Sleep(duration(until.since(now))),
+            backoff::Step::Sleep(until) => Step::Sleep(until.since(now).into()),
             backoff::Step::Proceed(verdict) => {
                 self.verdict = Some(verdict);
                 Step::Proceed(verdict)
@@ -210,13 +210,13 @@ pub fn wait_until_quiet(
                     slowest = slowest.max(measure(directory, prime, bytes)?);
                 }
                 probes.push((backoff.attempts() + 1, throughput(bytes, slowest)));
-                backoff.probed(time_since(since), bytes, span(slowest));
+                backoff.probed(time_since(since), bytes, slowest.into());
                 if let Some(last) = spans.last_mut() {
                     last.1 = since.elapsed();
                 }
             }
             backoff::Step::Sleep(until) => {
-                let left = duration(until.since(time_since(since)));
+                let left = Duration::from(until.since(time_since(since)));
                 let left_of_all = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
                 if left_of_all.is_some_and(|all| all < left) {
                     return Err(ProbeError::TimedOut);
@@ -318,14 +318,6 @@ fn seed() -> u64 {
 
 fn time_since(since: Instant) -> Time {
     Time::from_nanos(since.elapsed().as_nanos() as u64)
-}
-
-fn span(time: Duration) -> Span {
-    Span::from_nanos(time.as_nanos() as u64)
-}
-
-fn duration(span: Span) -> Duration {
-    Duration::from_nanos(span.as_nanos())
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::sync::{Arc, LazyLock};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use iogate_core::{Span, Time};
+use iogate_engine::unix_now;
 
 static STARTED: LazyLock<Instant> = LazyLock::new(Instant::now);
 
@@ -41,8 +42,7 @@ impl Clock {
 
     /// Nanoseconds since the Unix epoch.
     pub fn wall(&self) -> u64 {
-        let unix = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
-        self.0.as_ref().map_or_else(unix, |now| now().as_nanos())
+        self.0.as_ref().map_or_else(unix_now, |now| now().as_nanos())
     }
 }
 

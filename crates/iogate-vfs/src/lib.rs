@@ -2,19 +2,21 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`Tree`] | a file system: names, attributes, open files |
-//! | [`DirectoryTree`] | a directory of this machine as a tree |
+//! | `tree`: [`Tree`] | a file system: names, attributes, open files |
+//! | `directory`: [`DirectoryTree`] | a directory of this machine as a tree |
 //! | [`held`], [`kernel_handle`] | files that are held, for who names them by handles |
-//! | [`StripedTree`] | names in one tree, data in several |
+//! | `striped`: [`StripedTree`] | names in one tree, data in several |
+//! | `object_id` | what the objects of a striped file are called, and where that is noted |
 //! | [`ends`] | who may use the end of a striped file |
 //! | [`fence`] | ranges of records that nobody may write to any more |
 //! | [`answers`] | what is remembered of requests that must not be carried out twice, in a file |
-//! | [`Caller`], [`groups`] | in whose name something is done |
+//! | `private` | the folder of an export that is the server's own |
+//! | `credentials`: [`Caller`]; [`groups`] | in whose name something is done |
 //! | [`users`] | whose ids a client's are on this machine |
 //! | [`app`] | which application a process belongs to |
 //! | [`policy_file`] | the file that says who is entitled to what |
-//! | [`Clock`] | what time it is for leases |
-//! | [`Watchdog`] | starts threads when all that there are are held up |
+//! | `clock`: [`Clock`] | what time it is for leases |
+//! | `watchdog`: [`Watchdog`] | starts threads when all that there are are held up |
 
 pub mod answers;
 pub mod app;

@@ -1,4 +1,5 @@
-//! The command-line program: the only place where flags, files and the environment become settings.
+//! The command-line program: the only place for flags and configuration files. Libraries that live in other programs (turn, preload,
+//! `AppFile`) read `IOGATE_*` themselves.
 #![forbid(unsafe_code)]
 
 mod attempt;

@@ -1,4 +1,5 @@
-//! `cargo xtask tidy`: layers, file sizes, documented paths, the handbook, versions, words, headers, comments, shell scripts, stores.
+//! `cargo xtask tidy`: layers, file sizes, documented paths, the handbook, versions, words, headers, comments, shell scripts, stores,
+//! tables of modules, writers.
 //!
 //! Each check is a function from the text of the tree to what it found, so that it can be tested without files.
 
@@ -10,6 +11,7 @@ mod paths;
 mod shell;
 mod sizes;
 mod stores;
+mod tables;
 mod versions;
 mod words;
 mod writers;
@@ -47,6 +49,8 @@ pub(crate) const HELP: &str = "\
   comments  No line of a comment is wider than 140 columns, but rows of tables and addresses.
   shell     No line of a shell script is a bare `! command`, which never fails under `set -e`.
   stores    A store that is around another one passes on what the trait would answer by itself.
+  tables    In the tables at the heads of lib.rs, main.rs and mod.rs, what the first column names with `.rs` or `/` at its end is beside
+            the file. One whose head is `file` or `module` names each `mod x;` of the file, but `tests`.
   writers   A private field of a struct is assigned in at most two files (through `self`; calls on it are not looked at).
 ";
 
@@ -156,6 +160,7 @@ pub(crate) fn run(root: &Path, fix: bool) -> Result<bool> {
     findings.extend(comments::check(&tree));
     findings.extend(shell::check(&tree));
     findings.extend(stores::check(&tree));
+    findings.extend(tables::check(&tree));
     findings.extend(writers::check(&tree));
 
     for finding in &findings {

@@ -17,6 +17,10 @@
 //! | `preset` | named devices |
 //! | `spec` | the text that names one, as `--device` takes it |
 //! | `ratio` | sequential against random throughput of a device |
+//! | `narrow` | a device of which fewer slots are used than it has, as by a driver without command queueing |
+//! | `seek` | how long a disk's arm takes over a distance |
+//! | `write_cache` | what a disk holds back from its medium, by address |
+//! | `divisor` | division by a number that is known beforehand |
 //!
 //! A model has no random source: the angle of a platter follows from the time, so that the same calls give
 //! the same answers.

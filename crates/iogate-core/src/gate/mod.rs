@@ -133,7 +133,7 @@ pub enum Rejected {
 /// The scheduling point: the same type on a client, a forwarder and a data server.
 ///
 /// # Driving it
-/// There is one contract, and two drivers (the engine in real time, the simulator in virtual time):
+/// There is one contract, whoever drives it:
 ///
 /// 1. After any mutation ([`submit`](Gate::submit), [`complete`](Gate::complete), [`switch`](Gate::switch),
 ///    [`drain`](Gate::drain)), call [`next`](Gate::next) until it is no longer [`Decision::Dispatch`].

@@ -129,11 +129,6 @@ impl Costs {
         self.speedup[op as usize][interval(bytes)][n.clamp(1, IN_FLIGHT_MAX)]
     }
 
-    /// What going on saves over a jump: c(jump) - c(0), in nanoseconds.
-    pub fn saved_ns(&self, op: Op, bytes: u64) -> u64 {
-        self.alone_ns(op, Class::Jump, bytes).saturating_sub(self.alone_ns(op, Class::Next, bytes))
-    }
-
     /// What an idle slot loses while `n` are in service: 1 - X(n) / X(n + 1) in thousandths; all of it with none.
     pub fn idle_loss(&self, op: Op, bytes: u64, n: usize) -> u32 {
         if n == 0 {

@@ -274,7 +274,7 @@ fn look(shared: &Arc<Shared>, live: &mut Live, taken: &mut Log, thread: u64) -> 
         let pause = match live.step(shared.clock.now()) {
             Next::Over => break,
             Next::More => None,
-            Next::Pause(span) => Some(Duration::from_nanos(span.as_nanos())),
+            Next::Pause(span) => Some(span.into()),
         };
         let mut state = shared.lock();
         state.noting(thread)?;

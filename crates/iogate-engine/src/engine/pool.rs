@@ -8,7 +8,6 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use iogate_core::Time;
 
@@ -155,7 +154,7 @@ fn worker(engine: &Weak<Shared>) {
         state = match mine {
             Some(deadline) => {
                 state.watched = deadline;
-                let timeout = Duration::from_nanos(deadline.since(now).as_nanos());
+                let timeout = deadline.since(now).into();
                 let (state, _) =
                     pool.changed.wait_timeout(state, timeout).unwrap_or_else(PoisonError::into_inner);
                 state

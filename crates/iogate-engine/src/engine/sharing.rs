@@ -12,7 +12,6 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use iogate_core::Span;
 use iogate_core::global_policy::{Grant, Holder, Phase, Report, Terms};
 
 use super::shared::Shared;
@@ -262,14 +261,10 @@ impl Keeper {
         });
         lock(&self.status).phase = holder.phase(now);
         if let Some(report) = report {
-            self.letterbox.put(report, duration(holder.due().since(now)), false);
+            self.letterbox.put(report, holder.due().since(now).into(), false);
         }
-        duration(wakes.since(now))
+        wakes.since(now).into()
     }
-}
-
-fn duration(span: Span) -> Duration {
-    Duration::from_nanos(span.as_nanos())
 }
 
 #[cfg(test)]

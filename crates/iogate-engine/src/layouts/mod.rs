@@ -1,11 +1,11 @@
 //! Which target of a parallel file system holds a byte of a file: asked of the file system that the file lies on.
 //!
-//! | module | file system | target | how it is asked |
+//! | file system | module | target | how it is asked |
 //! |---|---|---|---|
-//! | [`lustre`] | Lustre | OST | extended attribute |
-//! | [`beegfs`] | BeeGFS | storage target | ioctls |
-//! | [`ceph`] | CephFS, by the kernel's client | OSD | virtual attribute and ioctl |
-//! | [`gluster`] | GlusterFS, by FUSE | brick, or group of bricks | virtual attributes |
+//! | Lustre | [`lustre`] | OST | extended attribute |
+//! | BeeGFS | [`beegfs`] | storage target | ioctls |
+//! | CephFS, by the kernel's client | [`ceph`] | OSD | virtual attribute and ioctl |
+//! | GlusterFS, by FUSE | [`gluster`] | brick, or group of bricks | virtual attributes |
 //!
 //! What comes back is taken apart by pure functions (`decode` and the like), which refuse what they do not know.
 

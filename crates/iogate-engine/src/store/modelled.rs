@@ -360,7 +360,7 @@ impl Deliveries {
                 queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
-            let timeout = Duration::from_nanos(at.since(clock.now()).as_nanos());
+            let timeout = Duration::from(at.since(clock.now()));
             if timeout > Duration::ZERO {
                 (queue, _) =
                     self.changed.wait_timeout(queue, timeout).unwrap_or_else(PoisonError::into_inner);

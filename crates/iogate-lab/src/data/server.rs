@@ -9,8 +9,8 @@ use iogate_core::proto::server_session::{
     Admission, CachedReply, GivenUp, Owed, ServerSession, SessionLimits,
 };
 use iogate_core::wire::{
-    Identity, NO_HANDLE, Open, REQUEST_HEADER_BYTES, Record, ReplyHeader, Request, RequestHeader, Transfer,
-    Written, open, transfer,
+    Identity, Kind, NO_HANDLE, Open, REQUEST_HEADER_BYTES, Record, ReplyHeader, Request, RequestHeader,
+    Transfer, Written, open, transfer,
 };
 use iogate_core::{Span, Time};
 use iogate_engine::lock;
@@ -437,7 +437,8 @@ impl Server {
             }
             None => self.do_now(net, secret, &job),
         };
-        let changes = !matches!(job.asked.kind, 12 | 14 | 16 | 20);
+        let changes =
+            !matches!(Kind::of(job.asked.kind), Some(Kind::Read | Kind::Sync | Kind::Seek | Kind::GetAttr));
         if changes && self.kills_next {
             self.kill(net, false);
             return;
@@ -454,7 +455,7 @@ impl Server {
         let found = match job.demand.handle {
             _ if job.demand.opens => Ok(None),
             NO_HANDLE => Ok(None),
-            handle if job.asked.kind == CLOSE => machine.close(handle).map(Some),
+            handle if job.asked.kind == Kind::Close as u16 => machine.close(handle).map(Some),
             handle => machine.file(handle).map(Some),
         };
         let outcome = match found {
@@ -501,9 +502,6 @@ impl Server {
         }
     }
 }
-
-/// The kind of a close.
-const CLOSE: u16 = 11;
 
 fn cached(outcome: &Outcome) -> CachedReply {
     match outcome {

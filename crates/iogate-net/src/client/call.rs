@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Thread;
 
 use iogate_core::proto::client_session::Demand;
-use iogate_core::wire::{self, Record, Request, RequestOrigin, Transfer, Written};
+use iogate_core::wire::{self, Kind, Record, Request, RequestOrigin, Transfer, Written};
 use iogate_engine::store::{Io, IoDone, Segment};
 use iogate_vfs::Caller;
 
@@ -123,16 +123,16 @@ impl Call {
     }
 
     pub(super) fn is_read(&self) -> bool {
-        self.kind == READ
+        self.kind == Kind::Read as u16
     }
 
     pub(super) fn is_write(&self) -> bool {
-        self.kind == WRITE
+        self.kind == Kind::Write as u16
     }
 
     /// Whether a person waits for the answer, and reads why not; a program goes by the error's number.
     pub(super) fn is_of_person(&self) -> bool {
-        self.kind == CONFIGURE
+        self.kind == Kind::Configure as u16
     }
 
     /// Bytes of payload that are sent with it.
@@ -189,10 +189,6 @@ impl Call {
         }
     }
 }
-
-const READ: u16 = 12;
-const WRITE: u16 = 13;
-const CONFIGURE: u16 = 41;
 
 /// One completion's panic must not cost the others their answers.
 fn guarded(done: impl FnOnce()) {

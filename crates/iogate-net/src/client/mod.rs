@@ -3,6 +3,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | `session`, `lead` | one session with one server: many threads ask, one of them receives |
+//! | `call` | one request in flight: what it says, its memory, and who waits for it |
 //! | `control` | asking a server how it is |
 //! | `recover` | what the core says to do when a connection or a server is lost |
 //! | `fork` | what a process's child does with its parent's sessions |
@@ -10,6 +11,8 @@
 //! | `unsynced` | what was written and not made durable |
 //! | `ends` | what a forwarder asks of the end of a striped file |
 //! | `remote`, `file`, `store` | one or several servers as a [`Tree`](iogate_vfs::Tree) |
+//! | `spread` | which of several servers carries out what of a file |
+//! | `split` | a transfer that goes out as several requests, and becomes one again |
 //!
 //! ```no_run
 //! use iogate_net::client::{Remote, RemoteOptions};

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::io;
-use std::time::Duration;
 
 use iogate_core::proto::client_session::{Attempt, GivenUp, Reconnected};
 use iogate_core::wire::Request;
@@ -21,7 +20,7 @@ impl Shared {
             Attempt::Nothing => {}
             Attempt::WaitUntil(time) => {
                 drop(state);
-                self.pause(Duration::from_nanos(time.since(now).as_nanos()));
+                self.pause(time.since(now).into());
             }
             Attempt::GiveUp(given_up) => {
                 self.note_given_up(&mut state, &given_up, &"it answers nothing");

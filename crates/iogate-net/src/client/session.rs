@@ -6,9 +6,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use iogate_core::Time;
 use iogate_core::proto::client_session::{ClientSession, SessionConfig};
 use iogate_core::wire::{Gone, Goodbye, NO_SESSION, Request, Welcome};
-use iogate_core::{Span, Time};
 use iogate_engine::Clock;
 use iogate_vfs::{Caller, Waiting, WhenGone};
 
@@ -101,8 +101,7 @@ impl Client {
     pub fn connect(endpoint: &Endpoint, options: ClientOptions) -> Result<Client, ClientError> {
         let Connected { socket, welcome, clock } = options.connect(endpoint, NO_SESSION)?;
         let has_background = options.receiving == Receiving::Background;
-        let retry_for = Span::from_nanos(u64::try_from(options.retry_for.as_nanos()).unwrap_or(u64::MAX));
-        let config = SessionConfig { retry_for, tries_unasked: has_background };
+        let config = SessionConfig { retry_for: options.retry_for.into(), tries_unasked: has_background };
         let state = State {
             session: ClientSession::new(config, own, welcome),
             link: Some(Arc::new(Link::new(socket))),

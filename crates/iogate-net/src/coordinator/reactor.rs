@@ -150,7 +150,7 @@ impl Reactor {
         if !self.again.is_empty() {
             return Duration::ZERO;
         }
-        let asked = self.ask_at.map(|at| Duration::from_nanos(at.since(self.clock.now()).as_nanos()));
+        let asked = self.ask_at.map(|at| Duration::from(at.since(self.clock.now())));
         let retry = self.retry_at.map(|at| at.saturating_duration_since(Instant::now()));
         let standing = if self.leading.is_none() { STANDING_EVERY } else { LOOK_EVERY };
         [asked, retry].into_iter().flatten().fold(standing, Duration::min)

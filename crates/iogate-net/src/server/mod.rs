@@ -7,6 +7,7 @@
 //!
 //! | file | purpose |
 //! |---|---|
+//! | `export.rs` | what a server offers, and how much of it |
 //! | `threads.rs` | the threads, and the watch over them, over silent clients and over sessions that nobody comes back to |
 //! | `entrance.rs` | how many of the threads an export may hold |
 //! | `connection.rs` | a connection and what the kernel is asked about it |
@@ -19,11 +20,12 @@
 //! | `transfers.rs`, `appends.rs` | reads and writes |
 //! | `ends.rs` | who may use the end of a striped file |
 //! | `operations.rs` | everything else |
-//! | `answers/` | what is remembered of requests over restarts |
+//! | `answers.rs` | what is remembered of requests over restarts |
 //! | `kept_ranges.rs` | and of the ranges of appends |
 //! | `outgoing.rs` | replies to bytes |
 //! | `buffer.rs` | memory for data |
 //! | `account.rs` | what a user has of it, and of open files |
+//! | `status.rs` | how a server is, for people and programs |
 
 mod account;
 mod answers;

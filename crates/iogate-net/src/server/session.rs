@@ -121,7 +121,7 @@ impl Session {
 
     /// Whether nobody has come back to it in time.
     pub(super) fn is_abandoned(&self) -> bool {
-        let grace = Span::from_nanos(u64::try_from(self.server.session_grace.as_nanos()).unwrap_or(u64::MAX));
+        let grace = Span::from(self.server.session_grace);
         lock(&self.state).is_abandoned(self.server.now(), grace)
     }
 

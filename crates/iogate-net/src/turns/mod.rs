@@ -151,7 +151,7 @@ pub enum ClaimError {
 
 /// A time for people.
 fn shown(time: Duration) -> String {
-    iogate_core::Span::from_nanos(time.as_nanos() as u64).to_string()
+    iogate_core::Span::from(time).to_string()
 }
 
 /// One coordinator, or several of which one leads. Safe to use from any thread, and in children of `fork`: a child has connections of

@@ -9,8 +9,10 @@
 //! | [`evaluate`] | what the choice made of a mix, against the fixed candidates |
 //! | [`gains`] | what each application of a mix gains without another one, and what accounts say of that |
 //! | [`without`] | what a simulation of a recording says of that |
+//! | [`sampling`] | what accounts of samples say of a mix, beside exact ones of the same time |
 //! | [`kept`] | what it is worth to begin with what was learnt of the storage before |
 //! | [`phases`] | what it does when all applications go over to something else |
+//! | [`train`] | what a prior is learnt from: random situations, with what became of each under each candidate |
 
 pub mod evaluate;
 pub mod gains;

@@ -9,9 +9,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use iogate_core::wire::{Gone, Identity};
+use iogate_engine::unix_now;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -334,8 +335,8 @@ impl OpenFiles {
 
     /// Clients of an earlier process of this server may open again what they had open, for so long.
     pub(super) fn begin_grace(self: &Arc<Self>, time: Duration) -> io::Result<()> {
-        let began = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
-        if self.grace.set(Grace { time, until: Instant::now() + time, began }).is_err() {
+        let grace = Grace { time, until: Instant::now() + time, began: unix_now() };
+        if self.grace.set(grace).is_err() {
             return Ok(());
         }
         self.find_orphans()

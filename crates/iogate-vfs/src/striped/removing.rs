@@ -204,7 +204,7 @@ fn work(removing: &Removing, stripes: &Weak<Stripes>) {
                 there.remove_now();
                 continue;
             }
-            Some(due) => Duration::from_nanos(due.since(now).as_nanos()),
+            Some(due) => due.since(now).into(),
             None => IDLE,
         };
         // What is dropped here may be the last.

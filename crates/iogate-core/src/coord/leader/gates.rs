@@ -109,8 +109,8 @@ impl Leader {
         let report =
             Report::of_letter(letter).map_err(|error| Refusal::new(errno::EPROTO, format!("{error}")))?;
         match gates.allotter.report(now, GateId(letter.gate), &report) {
-            Some(grant) => self.now.fields(connection, id, &grant.letter(&mut gates.room)),
-            None if report.leaves => self.now.done(connection, id),
+            Some(grant) => self.at_once.fields(connection, id, &grant.letter(&mut gates.room)),
+            None if report.leaves => self.at_once.done(connection, id),
             None => {
                 let text = "a later report of this gate has come, or there are more gates than may be";
                 return Err(Refusal::new(errno::ESTALE, text));

@@ -169,14 +169,14 @@ pub struct Leader {
     clock_offset: u64,
     /// What the journal does not know yet.
     records: Vec<Record>,
-    /// What may be said only when it does.
-    kept: Outbox,
+    /// Answers that wait until the journal has what they say.
+    when_kept: Outbox,
     grants: Vec<Grant>,
     probing: BTreeMap<ClaimId, Probing>,
     /// Probes to be begun.
     probes: Vec<ClaimId>,
     /// What may be said whatever the journal does.
-    now: Outbox,
+    at_once: Outbox,
     /// Claims that came since the journal has last kept something.
     fresh: Vec<ClaimId>,
     /// Why the journal keeps nothing.
@@ -305,11 +305,11 @@ impl Leader {
             last_token: loaded.token,
             clock_offset,
             records: Vec::new(),
-            kept: Outbox::default(),
+            when_kept: Outbox::default(),
             grants: Vec::new(),
             probing: BTreeMap::new(),
             probes: Vec::new(),
-            now: Outbox::default(),
+            at_once: Outbox::default(),
             fresh: Vec::new(),
             failing: None,
             grace_until,
@@ -415,17 +415,17 @@ impl Leader {
 
     /// What may be said whatever the journal does, so that a driver adds its own answers.
     pub fn at_once(&mut self) -> &mut Outbox {
-        &mut self.now
+        &mut self.at_once
     }
 
     /// Bytes of answers for a connection: those that may be said at once, and those that wait for the journal.
     pub fn owed(&self, connection: u64) -> [usize; 2] {
-        [self.now.owed(connection), self.kept.owed(connection)]
+        [self.at_once.owed(connection), self.when_kept.owed(connection)]
     }
 
     /// Bytes of all answers that may be said at once.
     pub fn ready_bytes(&self) -> usize {
-        self.now.bytes()
+        self.at_once.bytes()
     }
 
     /// Forgets sessions that have nothing, and to which nobody has come back for a lease.

@@ -92,7 +92,7 @@ impl Leader {
         {
             self.probing.remove(&id);
             let granted = granted(turn, *arrived, until, now);
-            self.kept.fields(connection, *request, &granted);
+            self.when_kept.fields(connection, *request, &granted);
         }
     }
 }

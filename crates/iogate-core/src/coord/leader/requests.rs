@@ -52,7 +52,7 @@ impl Leader {
             Request::Renew(renew) => match self.table.renew(now, id, Token(renew.token)) {
                 Ok(until) => {
                     let lease = until.since(now).as_nanos();
-                    self.now.fields(connection, asked.id, &Renewed { lease });
+                    self.at_once.fields(connection, asked.id, &Renewed { lease });
                     Ok(())
                 }
                 Err(refused) => Err(explained(&refused)),
@@ -72,7 +72,7 @@ impl Leader {
                 self.table.goodbye(now, id);
                 self.collect(now);
                 self.forget(id);
-                self.kept.done(connection, asked.id);
+                self.when_kept.done(connection, asked.id);
                 return Rest::Over;
             }
             _ => Err(Refusal::new(
@@ -82,7 +82,7 @@ impl Leader {
         };
         if let Err(refusal) = outcome {
             self.counters.refused += 1;
-            self.now.failure(connection, asked.id, &refusal);
+            self.at_once.failure(connection, asked.id, &refusal);
         }
         Rest::Nothing
     }
@@ -99,7 +99,7 @@ impl Leader {
                 && !self.grants.iter().any(|grant| grant.token == turn.token)
             {
                 let until = self.table.renew(now, id, turn.token).map_err(|refused| explained(&refused))?;
-                self.kept.fields(connection, request, &granted(&turn, known.arrived, until, now));
+                self.when_kept.fields(connection, request, &granted(&turn, known.arrived, until, now));
             }
             return Ok(());
         }
@@ -220,7 +220,7 @@ impl Leader {
             Err(Refused::NotHeld { .. }) if session.released.contains(&token) => {}
             Err(refused) => return Err(explained(&refused)),
         }
-        self.kept.done(connection, request);
+        self.when_kept.done(connection, request);
         Ok(())
     }
 
@@ -237,8 +237,8 @@ impl Leader {
         if let Some(known) = claimed.and_then(|claim| self.claims.get_mut(claim)) {
             known.ending = Some(Ending::Cancelled);
         }
-        self.kept.failure(connection, claim, &Refusal::new(errno::ECANCELED, "the claim was cancelled"));
-        self.kept.done(connection, request);
+        self.when_kept.failure(connection, claim, &Refusal::new(errno::ECANCELED, "the claim was cancelled"));
+        self.when_kept.done(connection, request);
         Ok(())
     }
 
@@ -257,7 +257,7 @@ impl Leader {
         self.notices
             .push(format!("user {caller} takes the turn of `{}` away, token {}", known.label, token.0));
         self.table.evict(now, token).map_err(|refused| explained(&refused))?;
-        self.kept.done(connection, request);
+        self.when_kept.done(connection, request);
         Ok(())
     }
 }

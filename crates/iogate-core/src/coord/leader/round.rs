@@ -45,9 +45,9 @@ impl Leader {
 
     /// Gives what is to be sent: connections, and bytes for them, in order. What waits for the journal is among it if that `has_kept` all.
     pub fn say(&mut self, has_kept: bool, mut send: impl FnMut(u64, &[u8])) {
-        self.now.drain(&mut send);
+        self.at_once.drain(&mut send);
         if has_kept {
-            self.kept.drain(&mut send);
+            self.when_kept.drain(&mut send);
         }
     }
 
@@ -73,7 +73,7 @@ impl Leader {
         let connection = self.sessions.get(&loss.session).and_then(|session| session.connection);
         if let (None, Some(connection)) = (loss.token, connection) {
             let text = "the claim is over: nothing was heard of its client for too long";
-            self.kept.failure(connection, loss.request, &Refusal::new(errno::ECANCELED, text));
+            self.when_kept.failure(connection, loss.request, &Refusal::new(errno::ECANCELED, text));
         }
     }
 
@@ -180,7 +180,7 @@ impl Leader {
                 self.notices.push(format!("a claim that was not kept cannot be taken back: {refused}"));
             }
             if let Some(connection) = self.sessions.get(&session).and_then(|session| session.connection) {
-                self.now.failure(connection, request, &refusal);
+                self.at_once.failure(connection, request, &refusal);
             }
         }
         self.failing = Some(refusal);
@@ -206,7 +206,7 @@ impl Leader {
             // Who is not there asks again, or loses it.
             let (Some(connection), Some(turn)) = (connection, known.turn) else { continue };
             let granted = granted(&turn, known.arrived, grant.until, now);
-            self.kept.fields(connection, grant.request, &granted);
+            self.when_kept.fields(connection, grant.request, &granted);
         }
     }
 
@@ -237,7 +237,7 @@ impl Leader {
         };
         let connection = self.sessions.get(&known.session).and_then(|session| session.connection);
         if let Some(connection) = connection.filter(|_| is_probing || granted.is_some()) {
-            self.kept.failure(connection, known.request, &Refusal::new(errno, text));
+            self.when_kept.failure(connection, known.request, &Refusal::new(errno, text));
         }
     }
 }

@@ -140,11 +140,6 @@ impl Nvme {
         }
     }
 
-    /// Pages that are programmed in all for one that the host writes, in thousandths: 1000 while nothing has to be moved.
-    pub fn write_amplification(&self) -> u64 {
-        1_000 + self.ftl.moved()
-    }
-
     /// When the link has moved `bytes` of a command that comes at `ns`, after all before it in the same direction.
     fn move_ns(&mut self, ns: u64, bytes: u64, op: Op) -> u64 {
         let link = &mut self.link_ns[usize::from(op == Op::Write)];

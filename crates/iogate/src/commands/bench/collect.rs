@@ -1,10 +1,11 @@
 //! From what processes and gates measured to the result of a run, in the terms of the simulator.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use iogate_core::auto::Choice;
 use iogate_core::{AppId, Span, Time};
+use iogate_engine::unix_now;
 use iogate_sim::result::{
     AppResult, Attempt, Chosen, LayerResult, NetworkResult, Phase, RunResult, ServerResult, TurnsResult,
 };
@@ -114,7 +115,7 @@ fn path_time(work: &Work, outcome: &Outcome, servers: &[ServerMeasures]) -> Span
         for (note, name) in &server.dispatches {
             let file = name.as_deref().and_then(file_of_name).and_then(|file| work.files.get(&file));
             let Some(file) = file else { continue };
-            let service = span(note.end.saturating_duration_since(note.start)).as_nanos();
+            let service = Span::from(note.end.saturating_duration_since(note.start)).as_nanos();
             groups.entry(work.apps[file.app].files).or_default().inside_ns += note.requests * service;
         }
     }
@@ -151,13 +152,12 @@ pub(super) struct Clock {
 impl Clock {
     pub(super) fn new(outcome: &Outcome) -> Clock {
         let (now, instant) = (now(), Instant::now());
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
         let since = now.saturating_sub(outcome.start);
         Clock {
             start: outcome.start,
             end: Time::from_nanos(since),
             instant: instant.checked_sub(Duration::from_nanos(since)).unwrap_or(instant),
-            unix: unix.saturating_sub(since),
+            unix: unix_now().saturating_sub(since),
         }
     }
 
@@ -171,12 +171,8 @@ impl Clock {
     }
 
     fn at_instant(&self, instant: Instant) -> Time {
-        Time::ZERO + span(instant.saturating_duration_since(self.instant))
+        Time::ZERO + Span::from(instant.saturating_duration_since(self.instant))
     }
-}
-
-fn span(duration: Duration) -> Span {
-    Span::from_nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
 }
 
 fn app_result(
@@ -224,7 +220,7 @@ fn app_result(
 fn finish(server: &ServerMeasures, app: AppId, clock: &Clock) -> Option<Time> {
     let last = server.stats.apps.get(app)?.last;
     let (shown, at) = server.clock;
-    let ago = Duration::from_nanos(shown.since(last).as_nanos());
+    let ago = Duration::from(shown.since(last));
     Some(clock.at_instant(at.checked_sub(ago)?))
 }
 
@@ -294,7 +290,7 @@ fn busy<'a>(notes: impl Iterator<Item = &'a Note>) -> Span {
         busy += end.saturating_duration_since(begin);
         until = Some(end.max(begin));
     }
-    span(busy)
+    busy.into()
 }
 
 /// Shows an onlooker the run, in order of time.
