@@ -453,15 +453,7 @@ fn groups<K: Copy + Eq + core::hash::Hash>(
         })
         .collect();
     let mut other = *tracked.other();
-    for (_, sums) in rest {
-        other.requests += sums.requests;
-        other.bytes += sums.bytes;
-        other.dispatches += sums.dispatches;
-        other.waiting += sums.waiting;
-        other.waiting_max = other.waiting_max.max(sums.waiting_max);
-        other.first = other.first.min(sums.first);
-        other.last = other.last.max(sums.last);
-    }
+    rest.iter().for_each(|(_, sums)| other.join(sums));
     if other.requests > 0 {
         groups.push(Group::new(None, OTHER.into(), &other));
     }
