@@ -4,6 +4,7 @@
 
 pub mod counters;
 mod histogram;
+mod now;
 pub mod summary;
 pub mod top;
 mod tracked;
