@@ -223,6 +223,28 @@ fn what_applications_get_now_is_told_by_operation_with_latency_and_queue() {
 }
 
 #[test]
+fn who_comes_after_many_others_is_seen_as_they_were() {
+    let mut gate = Gate::new(&config(SchedulerKind::Fifo, 1)).unwrap();
+    gate.set_policy(Time::ZERO, Some(&Policy::default())).unwrap();
+    for app in 1..=2_000 {
+        let now = Time::from_nanos(u64::from(app) * 1_000_000);
+        for id in [1, 2] {
+            let id = u64::from(app) * 2 + id;
+            gate.submit(now, &Request { app: AppId(app), ..request(id, id, Op::Write, 0, 4_096) }).unwrap();
+            let Decision::Dispatch(dispatch) = gate.next(now) else { panic!("there is something to do") };
+            gate.complete(now, dispatch.id, Outcome::Done { bytes: 4_096 });
+        }
+        let seen = gate.apps_now(now);
+        let seen = seen.iter().find(|now| now.app == app).map(|now| (now.served_bytes, now.bytes_per_s));
+        assert_eq!(seen, Some((8_192, 8_192)), "application {app}");
+    }
+    let apps = &gate.stats().apps;
+    assert_eq!(apps.len(), 1_024);
+    let listed: u64 = apps.iter().map(|(_, sums)| sums.bytes).sum();
+    assert_eq!(listed + apps.other().bytes, 2_000 * 8_192, "and nothing is lost");
+}
+
+#[test]
 fn the_device_time_of_the_last_second_is_divided_as_the_weights_are() {
     let mut gate = Gate::new(&config(SchedulerKind::Fifo, 1)).unwrap();
     let entitled = |weight| Entitlement { weight, ..Entitlement::default() };

@@ -100,10 +100,7 @@ impl Coordinates for Reporter {
     fn report(&self, report: &Report, within: Duration) -> Result<Option<Grant>, String> {
         let line = &mut *lock(&self.line);
         let mut room = std::mem::take(&mut line.room);
-        let letter = report.letter(self.gate, self.terms, &mut room).ok_or_else(|| {
-            let count = report.classes.len();
-            format!("{count} classes are more than a gate can report: divide by something coarser")
-        })?;
+        let letter = report.letter(self.gate, self.terms, &mut room).map_err(|excess| excess.to_string())?;
         let answer = self.ask(line, letter, Instant::now() + within);
         line.room = room;
         match answer {

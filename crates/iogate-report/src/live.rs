@@ -1,7 +1,7 @@
 //! What goes on at gates now: one reading of what mounts and servers say, for `iogate top` and for the page of `--http`.
 
 use iogate_core::policy::DEPTH_MAX;
-use iogate_core::stats::summary::{AppNow, Summary};
+use iogate_core::stats::summary::{AllNow, AppNow, Summary};
 use serde::Serialize;
 
 use crate::metrics::Exposed;
@@ -25,6 +25,8 @@ pub struct GateNow {
     pub in_service: u64,
     /// See there.
     pub depth: u32,
+    /// Bytes read, bytes written and requests in the last second, of all applications, those that are not listed among them.
+    pub total: [u64; 3],
     /// Applications that get or want something, most bytes a second first, then others; each group with those in it below it.
     pub apps: Vec<AppRow>,
 }
@@ -82,8 +84,8 @@ impl GateNow {
     /// What a summary says.
     pub fn of(summary: &Summary) -> GateNow {
         let counters = summary.counters.as_ref();
-        let apps = summary.now.iter().filter(|now| !now.is_branch);
-        let device: u64 = apps.filter_map(|now| now.device_ns_per_s).sum();
+        // Gates of older releases tell of those alone that they list.
+        let all = summary.all_now.unwrap_or_else(|| AllNow::of(&summary.now));
         let row = |now: &AppNow| AppRow {
             app: now.app,
             name: printable(&now.name),
@@ -98,7 +100,7 @@ impl GateNow {
             class: now.weight.map(|weight| ClassNow {
                 weight,
                 entitled_percent: entitled_percent(summary, now),
-                got_percent: now.device_ns_per_s.and_then(|used| percent(used, device)),
+                got_percent: now.device_ns_per_s.and_then(|used| percent(used, all.device_ns_per_s)),
                 deferred: now.deferred,
                 min: limit(now.min, now.min_requests),
                 max: limit(now.max, now.max_requests),
@@ -113,19 +115,9 @@ impl GateNow {
             queued: counters.map_or(0, |counters| counters.queued),
             in_service: counters.map_or(0, |counters| counters.in_service),
             depth: summary.depth,
+            total: [all.read_bytes_per_s, all.written_bytes_per_s, all.requests_per_s],
             apps: summary.now.iter().map(row).collect(),
         }
-    }
-
-    /// Bytes read, bytes written and requests in the last second, of all applications here.
-    pub fn total(&self) -> [u64; 3] {
-        self.apps.iter().filter(|app| !app.is_group).fold([0; 3], |[read, written, requests], app| {
-            [
-                read.saturating_add(app.read),
-                written.saturating_add(app.written),
-                requests.saturating_add(app.requests),
-            ]
-        })
     }
 }
 
@@ -213,8 +205,9 @@ fn entitled_percent(summary: &Summary, now: &AppNow) -> Option<f64> {
     }
     let mut classes = core::iter::once(now).chain(groups_around(summary, now));
     classes.try_fold(100.0, |share, class| {
-        let beside = summary.now.iter().filter(|one| one.is_busy() && one.within == class.within);
-        let weights: u64 = beside.filter_map(|one| one.weight).map(u64::from).sum();
+        let listed = summary.now.iter().filter(|one| one.is_busy() && one.within == class.within);
+        let weights = class.weights_beside;
+        let weights = weights.unwrap_or_else(|| listed.filter_map(|one| one.weight).map(u64::from).sum());
         Some(percent(class.weight?.into(), weights)? * share / 100.0)
     })
 }
@@ -277,7 +270,7 @@ mod tests {
         let now = GateNow::of(&tree);
         let shares: Vec<String> = now.apps.iter().map(AppRow::share).collect();
         assert_eq!(shares, ["67/75 %", "33/25 %", "33/50 %", "33/25 %", "33/25 %"]);
-        assert_eq!(now.total(), [0, 0, 3], "what a group has is that of those in it");
+        assert_eq!(now.total, [0, 0, 3], "what a group has is that of those in it");
         let text = table([("here", &now)]).to_string();
         assert_eq!(text.matches("here  staff      ").count(), 2, "{text}");
         assert_eq!(text.matches("here    alice    ").count(), 3, "{text}");
@@ -287,6 +280,31 @@ mod tests {
         let now = GateNow::of(&summary(vec![AppNow { app: 1, requests_per_s: 1, ..AppNow::default() }]));
         assert_eq!(now.apps[0].share(), "-");
         assert_eq!(now.apps[0].waiting(), "-");
+    }
+
+    #[test]
+    fn totals_and_shares_are_of_all_whether_there_is_room_to_list_them_or_not() {
+        let leaf = |app: u32| AppNow {
+            app,
+            within: Some(if app <= 30 { 100 } else { 200 }),
+            read_bytes_per_s: 10,
+            written_bytes_per_s: 1,
+            requests_per_s: 2,
+            weight: Some(1),
+            device_ns_per_s: Some(5),
+            ..AppNow::default()
+        };
+        let group = |app| AppNow { is_branch: true, within: None, device_ns_per_s: Some(150), ..leaf(app) };
+        let mut tree = summary(Vec::new());
+        tree.set_now((1..=60).map(leaf).chain([100, 200].map(group)).collect(), &Numbers);
+        let now = GateNow::of(&tree);
+        assert_eq!(now.total, [600, 60, 120]);
+        let shares = |is_group| {
+            let rows = now.apps.iter().filter(move |app| app.is_group == is_group);
+            rows.map(AppRow::share).collect::<Vec<_>>()
+        };
+        assert_eq!(shares(true), ["50/50 %"; 2]);
+        assert_eq!(shares(false), ["2/2 %"; 22], "a sixtieth");
     }
 
     #[test]

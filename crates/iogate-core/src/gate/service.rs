@@ -224,7 +224,7 @@ impl Service {
             let (next, waiters, waited) = (part.next, part.waiters, began.since(part.arrival));
             let (bytes, arrival, of) = (part.bytes, part.arrival, part.app);
             if of != app {
-                count(pending.stats.apps.sums(app), &of_app, now, began, op);
+                count(pending.stats.apps.sums_of_late(app), &of_app, now, began, op);
                 (app, of_app) = (of, Counted::NONE);
             }
             of_app.add(bytes, arrival, waited);
@@ -246,7 +246,7 @@ impl Service {
         let queue = QueueId::new(file, op);
         let file = pending.files[file as usize].id;
         let stats = &mut pending.stats;
-        count(stats.apps.sums(app), &of_app, now, began, op);
+        count(stats.apps.sums_of_late(app), &of_app, now, began, op);
         stats.files.sums(file).add(&counted, now);
         stats.targets.sums(target).add(&counted, now);
         stats.ops[op as usize].service_ns.record(now.since(began).as_nanos());

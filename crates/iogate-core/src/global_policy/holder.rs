@@ -6,9 +6,10 @@ use alloc::vec::Vec;
 use super::division::Division;
 use super::fill::Want;
 use super::meter::{Meter, Usage};
-use super::{Demand, Grant, Report, Terms, WHOLE};
+use super::{Demand, Grant, Report, Terms, TooManyClasses, WHOLE};
 use crate::policy::Leaf;
 use crate::time::{Span, Time};
+use crate::wire::CLASSES_MAX;
 
 /// By what a gate goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub struct Holder {
     number: u64,
     sent: Time,
     is_asking: bool,
+    /// Whether the latest report was without classes, as there were too many.
+    is_bare: bool,
     /// The report whose grant it goes by, and until when; 0: none.
     applied: u64,
     until: Time,
@@ -74,6 +77,7 @@ impl Holder {
             number: 0,
             sent: now,
             is_asking: false,
+            is_bare: false,
             applied: 0,
             until: now,
             due: now,
@@ -145,7 +149,15 @@ impl Holder {
         }
     }
 
+    /// Why it goes by its part although it is answered, if it does.
+    pub fn excess(&self) -> Option<TooManyClasses> {
+        self.is_bare.then_some(TooManyClasses)
+    }
+
     /// What to send at `now`, as the gate has counted this up to now of all classes that it knows. Whatever was sent before is void.
+    ///
+    /// Of more classes than a report takes it has none, unless a lease still goes on: what the gate holds by it is nobody else's. Such a
+    /// gate is known, but absent: its part is kept for it.
     pub fn report(&mut self, now: Time, usages: impl IntoIterator<Item = Usage>) -> Report {
         self.observe(now, usages);
         let phase = self.phase(now);
@@ -156,7 +168,11 @@ impl Holder {
             held: self.rate(now, *leaf).unwrap_or(0),
         };
         let has_something = |demand: &Demand| demand.demand > 0 || demand.held > 0;
-        let classes: Vec<Demand> = self.classes.iter().map(of).filter(has_something).collect();
+        let mut classes: Vec<Demand> = self.classes.iter().map(of).filter(has_something).collect();
+        self.is_bare = classes.len() > CLASSES_MAX && phase != Phase::Lease;
+        if self.is_bare {
+            classes.clear();
+        }
         self.number += 1;
         (self.sent, self.is_asking) = (now, true);
         self.due = now + Span::from_nanos(self.every.as_nanos().saturating_mul(PATIENCE));
@@ -189,6 +205,10 @@ impl Holder {
             self.due = now;
             return false;
         }
+        if self.is_bare {
+            self.take_part(now, grant);
+            return true;
+        }
         let mut was_lowered = self.phase(now) != Phase::Lease;
         for held in self.classes.values_mut() {
             // What is not named is nothing.
@@ -205,6 +225,23 @@ impl Holder {
         // What it has given up somebody else may have as soon as it has said so.
         self.due = if was_lowered { now } else { (self.sent + self.every).max(now) };
         true
+    }
+
+    /// The answer to a report without classes. Of a larger part than before others may have a lease until the grace is over.
+    fn take_part(&mut self, now: Time, grant: &Grant) {
+        let part = u64::from(grant.part);
+        if self.applied == 0 || part > self.part {
+            let rates: Vec<u64> =
+                self.classes.keys().map(|leaf| self.rate(now, *leaf).unwrap_or(0)).collect();
+            self.classes.values_mut().zip(rates).for_each(|(held, rate)| held.granted = rate);
+            (self.applied, self.until) = (grant.number, now);
+        } else if self.phase(now) == Phase::Alone {
+            // What its lease had does not count any more, and keeps no class here that is gone.
+            self.classes.values_mut().for_each(|held| held.granted = 0);
+        }
+        self.part = part;
+        self.divide_part();
+        self.due = (self.sent + self.every).max(now);
     }
 
     fn observe(&mut self, now: Time, usages: impl IntoIterator<Item = Usage>) {

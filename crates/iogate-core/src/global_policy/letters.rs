@@ -2,17 +2,25 @@
 
 use alloc::vec::Vec;
 
-use super::{Demand, GateId, Grant, Report, Terms};
+use super::{Demand, GateId, Grant, Report, Terms, TooManyClasses};
 use crate::policy::{Entitlement, Leaf, Rate};
 use crate::request::AppId;
 use crate::time::Span;
 use crate::wire::{Allotments, CLASS_ALLOTMENT_BYTES, CLASS_USE_BYTES, CLASSES_MAX, ReportUse, WireError};
 
 impl Report {
-    /// As a gate sends it; `None`: it has more classes than a message takes. `room` is for the classes.
-    pub fn letter<'a>(&self, gate: GateId, terms: u64, room: &'a mut Vec<u8>) -> Option<ReportUse<'a>> {
+    /// As a gate sends it. `room` is for the classes.
+    ///
+    /// # Errors
+    /// If it has more classes than a message takes.
+    pub fn letter<'a>(
+        &self,
+        gate: GateId,
+        terms: u64,
+        room: &'a mut Vec<u8>,
+    ) -> Result<ReportUse<'a>, TooManyClasses> {
         if self.classes.len() > CLASSES_MAX {
-            return None;
+            return Err(TooManyClasses);
         }
         room.clear();
         for Demand { leaf, demand, used, held } in &self.classes {
@@ -20,7 +28,7 @@ impl Report {
             [demand, used, held].into_iter().for_each(|rate| room.extend_from_slice(&rate.to_le_bytes()));
         }
         let Report { number, applied, part, leaves, .. } = *self;
-        Some(ReportUse { gate: gate.0, terms, number, applied, part, leaves: leaves.into(), classes: room })
+        Ok(ReportUse { gate: gate.0, terms, number, applied, part, leaves: leaves.into(), classes: room })
     }
 
     /// As it has come in.
@@ -171,7 +179,7 @@ mod tests {
         let cut = ReportUse { classes: &letter.classes[..CLASS_USE_BYTES + 1], ..letter };
         assert!(Report::of_letter(&cut).is_err());
         let many = Report { classes: vec![demand(1); CLASSES_MAX + 1], ..report };
-        assert_eq!(many.letter(GateId(3), 4, &mut room), None);
+        assert_eq!(many.letter(GateId(3), 4, &mut room), Err(TooManyClasses));
 
         let classes = vec![(AppId(5).into(), 1), (within, u64::MAX)];
         let (lease, every) = (Span::from_secs(1), Span::from_millis(100));

@@ -17,6 +17,8 @@
 //!   its part. Parts are granted like rates, but do not run out: those of all gates together are never more than the whole. The allotter
 //!   keeps the part of a gate that it does not hear of for [`Terms::absent_max`], so that others are not in its place; after that, a gate
 //!   that is cut off and lives has it nevertheless: with k such gates of n, at most k/n of a cap too much.
+//! - *More classes than a report takes*: such a gate lets its lease run out, and then reports without classes. So it is known, and absent:
+//!   it goes by its part, which is kept for as long as it reports.
 //! - *The allotter is started anew*: for the length of a lease it grants no more than what gates say that they hold. From the parts that
 //!   they hold it knows what those have that it has not heard of, and keeps that for [`Terms::absent_max`]. Gates that are new tell it
 //!   nothing of that: where none of those of before finds it, it takes those for gone that it does not hear of.
@@ -51,6 +53,7 @@ pub use self::holder::{Holder, Phase};
 pub use self::meter::Usage;
 use crate::policy::{Entitlement, Leaf, Policy};
 use crate::time::Span;
+use crate::wire::CLASSES_MAX;
 
 /// A part of every cap, in 2^-32: this is the whole.
 pub const WHOLE: u64 = 1 << 32;
@@ -125,6 +128,11 @@ pub struct Report {
     /// All classes that it has a demand of, or holds something of.
     pub classes: Vec<Demand>,
 }
+
+/// A gate has more classes than a report takes; then it has its part of every cap, and no lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a gate cannot report more than {CLASSES_MAX} classes: divide by something coarser")]
+pub struct TooManyClasses;
 
 /// One class at one gate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

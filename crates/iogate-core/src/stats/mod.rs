@@ -4,6 +4,7 @@
 
 pub mod counters;
 mod histogram;
+mod now;
 pub mod summary;
 pub mod top;
 mod tracked;
@@ -16,7 +17,8 @@ use crate::time::{Span, Time};
 use crate::units::SECOND;
 use crate::wait::WaitReason;
 
-/// How many files, applications and targets are counted one by one; those that come later are counted together.
+/// How many files, applications and targets are counted one by one; others are counted together: files and targets that come later,
+/// applications that were idle for longest.
 pub const TRACKED_MAX: usize = 1024;
 
 /// Everything a gate counts.
@@ -39,7 +41,7 @@ pub struct Stats {
     pub switches: u64,
     /// Per file.
     pub files: Tracked<FileId>,
-    /// Per application.
+    /// Per application, of those that were counted of late.
     pub apps: Tracked<AppId>,
     /// Per target.
     pub targets: Tracked<TargetId>,
@@ -202,6 +204,17 @@ impl Sums {
         self.waiting_max = self.waiting_max.max(counted.waiting_max);
         self.first = self.first.min(counted.first);
         self.last = self.last.max(completed);
+    }
+
+    /// Counts all that another one has, but what was of late.
+    pub(crate) fn join(&mut self, more: &Sums) {
+        self.requests += more.requests;
+        self.bytes += more.bytes;
+        self.dispatches += more.dispatches;
+        self.waiting += more.waiting;
+        self.waiting_max = self.waiting_max.max(more.waiting_max);
+        self.first = self.first.min(more.first);
+        self.last = self.last.max(more.last);
     }
 }
 

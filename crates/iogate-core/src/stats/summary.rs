@@ -7,17 +7,16 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use super::counters::Counters;
+pub use super::now::{AllNow, AppNow, NOW_MAX};
+use super::now::{listed, weigh};
 use super::{Conflict, Histogram, OpStats, Stats, Sums, Tracked};
 use crate::auto::Choice;
 use crate::auto::pattern::Pattern;
-use crate::policy::DEPTH_MAX;
 use crate::request::{AppId, FileId};
 use crate::sched::SchedulerConfig;
 use crate::time::Time;
 use crate::wait::WaitReason;
 
-/// Applications in [`Summary::now`].
-pub const NOW_MAX: usize = 24;
 /// What a group of all those is called that have none of their own.
 const OTHER: &str = "other";
 
@@ -55,6 +54,9 @@ pub struct Summary {
     /// What applications get at this time, where somebody looks: in mounts and servers.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
     pub now: Vec<AppNow>,
+    /// What all of them get together, with those that there is no room for in `now`.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub all_now: Option<AllNow>,
     /// What the arrivals of applications look like, where somebody looks: in mounts and servers.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
     pub patterns: Vec<Pattern>,
@@ -158,85 +160,6 @@ pub struct Group {
     pub span_ns: u64,
 }
 
-/// What an application gets and waits for, and what it is entitled to, where there is a policy.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct AppNow {
-    /// Its number, as in [`Group::id`].
-    pub app: u32,
-    /// What it is called.
-    #[cfg_attr(feature = "serde", serde(default))]
-    pub name: String,
-    /// Bytes served in the last second.
-    pub bytes_per_s: u64,
-    /// Those that were read.
-    #[cfg_attr(feature = "serde", serde(default))]
-    pub read_bytes_per_s: u64,
-    /// Those that were written.
-    #[cfg_attr(feature = "serde", serde(default))]
-    pub written_bytes_per_s: u64,
-    /// Requests served in the last second.
-    pub requests_per_s: u64,
-    /// Mean time of these from arrival to completion; `None`: there were none.
-    #[cfg_attr(feature = "serde", serde(default))]
-    pub latency_ns: Option<u64>,
-    /// Requests in the gate that are not dispatched; `None`: not counted, as there are very many.
-    #[cfg_attr(feature = "serde", serde(default))]
-    pub queued: Option<u32>,
-    /// Requests that the policy does not let run yet.
-    pub deferred: u32,
-    /// Its weight; `None`: there is no policy.
-    pub weight: Option<u32>,
-    /// Device time that it was charged in the last second; `None`: there is no policy.
-    #[cfg_attr(feature = "serde", serde(default))]
-    pub device_ns_per_s: Option<u64>,
-    /// Requests completed so far; of a class with others within it, since the policy came.
-    #[cfg_attr(feature = "serde", serde(default))]
-    pub served_requests: u64,
-    /// Their bytes.
-    #[cfg_attr(feature = "serde", serde(default))]
-    pub served_bytes: u64,
-    /// For how long it has waited for its own cap since the policy came.
-    #[cfg_attr(feature = "serde", serde(default))]
-    pub capped_ns: u64,
-    /// The class that it is within, by its number; `None`: it is within none.
-    #[cfg_attr(feature = "serde", serde(default))]
-    pub within: Option<u32>,
-    /// It is a class with others within it, and has what these have together.
-    #[cfg_attr(feature = "serde", serde(default))]
-    pub is_branch: bool,
-    /// It gets at least so many bytes a second.
-    pub min: Option<u64>,
-    /// It gets at least so many requests a second.
-    pub min_requests: Option<u64>,
-    /// It gets at most so many bytes a second.
-    pub max: Option<u64>,
-    /// It gets at most so many requests a second.
-    pub max_requests: Option<u64>,
-}
-
-impl AppNow {
-    /// Whether it gets or wants something.
-    pub fn is_busy(&self) -> bool {
-        self.requests_per_s > 0 || self.queued.is_some_and(|queued| queued > 0)
-    }
-}
-
-/// Each class with what is within it behind it, in the order that they have.
-fn as_tree(classes: Vec<AppNow>) -> Vec<AppNow> {
-    let mut within: BTreeMap<Option<u32>, Vec<AppNow>> = BTreeMap::new();
-    classes.into_iter().rev().for_each(|now| within.entry(now.within).or_default().push(now));
-    let mut next = within.remove(&None).unwrap_or_default();
-    let mut tree = Vec::new();
-    while let Some(now) = next.pop() {
-        if now.is_branch {
-            next.extend(within.remove(&Some(now.app)).unwrap_or_default());
-        }
-        tree.push(now);
-    }
-    tree
-}
-
 /// What applications and files are called.
 pub trait Names {
     /// The name of an application.
@@ -289,6 +212,7 @@ impl Summary {
             switches: stats.switches,
             apps: groups(&stats.apps, |app| (app.0.into(), names.app(app)), groups_max),
             now: Vec::new(),
+            all_now: None,
             patterns: Vec::new(),
             choice: None,
             files: groups(&stats.files, |file| (file.0, names.file(file)), groups_max),
@@ -297,32 +221,14 @@ impl Summary {
         }
     }
 
-    /// With what applications get now: those that get or want something, most bytes a second first, then others that the summary has; at
-    /// most [`NOW_MAX`]. What is within a class follows it.
-    pub fn set_now(&mut self, now: Vec<AppNow>, names: &dyn Names) {
-        self.now = now;
-        let is_known =
-            |now: &AppNow| now.is_busy() || self.apps.iter().any(|group| group.id == Some(now.app.into()));
-        let mut around: BTreeSet<u32> = self
-            .now
-            .iter()
-            .filter(|now| !now.is_branch && is_known(now))
-            .filter_map(|now| now.within)
-            .collect();
-        // Branches stand last, and those that are within others have these around them, too.
-        for _ in 0..DEPTH_MAX {
-            around.extend(
-                self.now
-                    .iter()
-                    .filter(|now| now.is_branch && around.contains(&now.app))
-                    .filter_map(|now| now.within)
-                    .collect::<Vec<_>>(),
-            );
-        }
-        self.now.retain(|now| if now.is_branch { around.contains(&now.app) } else { is_known(now) });
-        self.now.sort_by_key(|now| Reverse((now.is_busy(), now.bytes_per_s, now.queued)));
-        self.now = as_tree(core::mem::take(&mut self.now));
-        self.now.truncate(NOW_MAX);
+    /// With what applications get now: those that get or want something, most bytes a second first, then others that the summary has, all
+    /// with the classes that they are within; at most [`NOW_MAX`]. What is within a class follows it.
+    pub fn set_now(&mut self, mut now: Vec<AppNow>, names: &dyn Names) {
+        self.all_now = Some(AllNow::of(&now));
+        weigh(&mut now);
+        let is_counted = |now: &AppNow| self.apps.iter().any(|group| group.id == Some(now.app.into()));
+        now.retain(|now| now.is_branch || now.is_busy() || is_counted(now));
+        self.now = listed(now, NOW_MAX);
         let branches: BTreeSet<u32> =
             self.now.iter().filter(|now| now.is_branch).map(|now| now.app).collect();
         for now in &mut self.now {
@@ -348,7 +254,8 @@ impl Summary {
             }
         }
         is_shorter |= !self.now.is_empty() || !self.patterns.is_empty();
-        self.now.truncate(self.now.len() / 2);
+        let half = self.now.len() / 2;
+        self.now = listed(core::mem::take(&mut self.now), half);
         self.patterns.truncate(self.patterns.len() / 2);
         is_shorter
     }
@@ -453,15 +360,7 @@ fn groups<K: Copy + Eq + core::hash::Hash>(
         })
         .collect();
     let mut other = *tracked.other();
-    for (_, sums) in rest {
-        other.requests += sums.requests;
-        other.bytes += sums.bytes;
-        other.dispatches += sums.dispatches;
-        other.waiting += sums.waiting;
-        other.waiting_max = other.waiting_max.max(sums.waiting_max);
-        other.first = other.first.min(sums.first);
-        other.last = other.last.max(sums.last);
-    }
+    rest.iter().for_each(|(_, sums)| other.join(sums));
     if other.requests > 0 {
         groups.push(Group::new(None, OTHER.into(), &other));
     }

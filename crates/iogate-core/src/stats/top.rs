@@ -137,10 +137,10 @@ mod tests {
     use crate::stats::Counted;
     use crate::time::{Span, Time};
 
-    fn serve(apps: &mut Tracked<AppId>, app: u32, bytes: u32) {
+    fn serve(apps: &mut Tracked<AppId>, at: u64, app: u32, bytes: u32) {
         let mut counted = Counted::NONE;
         counted.add(bytes, Time::ZERO, Span::from_nanos(7));
-        apps.sums(AppId(app)).add(&counted, Time::ZERO);
+        apps.sums_of_late(AppId(app)).add(&counted, Time::from_nanos(at));
     }
 
     fn bytes(shown: &[(AppId, AppCounts)]) -> Vec<(u32, u64)> {
@@ -150,17 +150,17 @@ mod tests {
     #[test]
     fn who_leaves_is_counted_in_other_and_who_comes_begins_with_what_other_has_not_told() {
         let (mut apps, mut top) = (Tracked::default(), TopApps::default());
-        (1..=16).for_each(|app| serve(&mut apps, app, 100));
-        serve(&mut apps, 17, 50);
+        (1..=16).for_each(|app| serve(&mut apps, 0, app, 100));
+        serve(&mut apps, 0, 17, 50);
         let (shown, other) = top.look(&apps);
         assert_eq!(shown.len(), NAMED_MAX);
         assert_eq!(other, AppCounts { requests: 1, bytes: 50, dispatches: 1, waiting_ns: 7 });
         // A quarter more is not more than a quarter more.
-        serve(&mut apps, 17, 75);
+        serve(&mut apps, 0, 17, 75);
         let (shown, other) = top.look(&apps);
         assert!(!bytes(&shown).iter().any(|(app, _)| *app == 17), "{shown:?}");
         assert_eq!(other.bytes, 125);
-        serve(&mut apps, 17, 1);
+        serve(&mut apps, 0, 17, 1);
         let (shown, other) = top.look(&apps);
         assert_eq!(bytes(&shown).last(), Some(&(17, 1)), "the other 125 stay in other");
         assert_eq!(other.bytes, 125 + 100, "and so does what 1 was named with");
@@ -208,8 +208,8 @@ mod tests {
                 // Mostly the newest ones, some of the old ones, sizes of all kinds.
                 let ago = [3, 40, 2_000][random(3) as usize];
                 let app = newest.saturating_sub(random(ago)) as u32;
-                serve(&mut apps, app, 1 << random(24));
-                serve(&mut apps, random(20) as u32, 1 << random(18));
+                serve(&mut apps, newest, app, 1 << random(24));
+                serve(&mut apps, newest, random(20) as u32, 1 << random(18));
                 if random(50) == 0 {
                     watched.look(&apps);
                 }

@@ -6,7 +6,8 @@ use core::hash::Hash;
 use super::Sums;
 use crate::hash::HashMap;
 
-/// Sums for the first [`TRACKED_MAX`](super::TRACKED_MAX) keys one by one, for all others together.
+/// Sums for at most [`TRACKED_MAX`](super::TRACKED_MAX) keys one by one, for all others together: the first ones, or those that were
+/// counted of late.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(
@@ -18,7 +19,12 @@ pub struct Tracked<K> {
     entries: Vec<(K, Sums)>,
     index: HashMap<K, u32>,
     other: Sums,
+    /// Entries that were idle for longest at the last look at all, the longest last, and how many requests each had then.
+    idle: Vec<(u32, u64)>,
 }
+
+/// Entries that one look at all finds idle for longest, so that a place costs a few of them.
+const IDLE_FOUND: usize = super::TRACKED_MAX / 8;
 
 /// The sums as they are written: the index follows from the entries.
 #[cfg(feature = "serde")]
@@ -39,18 +45,18 @@ impl<K> From<Tracked<K>> for Listed<K> {
 impl<K: Copy + Eq + Hash> From<Listed<K>> for Tracked<K> {
     fn from(listed: Listed<K>) -> Tracked<K> {
         let index = listed.entries.iter().zip(0..).map(|((key, _), index)| (*key, index)).collect();
-        Tracked { entries: listed.entries, index, other: listed.other }
+        Tracked { entries: listed.entries, index, other: listed.other, idle: Vec::new() }
     }
 }
 
 impl<K> Default for Tracked<K> {
     fn default() -> Tracked<K> {
-        Tracked { entries: Vec::new(), index: HashMap::default(), other: Sums::default() }
+        Tracked { entries: Vec::new(), index: HashMap::default(), other: Sums::default(), idle: Vec::new() }
     }
 }
 
 impl<K: Copy + Eq + Hash> Tracked<K> {
-    /// The keys in order of appearance, with their sums.
+    /// The keys with their sums, in order of appearance until one takes the place of another.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &(K, Sums)> {
         self.entries.iter()
     }
@@ -75,15 +81,110 @@ impl<K: Copy + Eq + Hash> Tracked<K> {
         &self.other
     }
 
+    /// The sums of a key; those of all others, if it is none of the first ones.
     pub(crate) fn sums(&mut self, key: K) -> &mut Sums {
-        match self.index.get(&key) {
-            Some(&index) => &mut self.entries[index as usize].1,
-            None if self.entries.len() < super::TRACKED_MAX => {
-                self.index.insert(key, self.entries.len() as u32);
-                self.entries.push((key, Sums::default()));
-                &mut self.entries.last_mut().expect("just pushed").1
-            }
+        match self.place(key) {
+            Some(index) => &mut self.entries[index].1,
             None => &mut self.other,
         }
+    }
+
+    /// The sums of a key. Where all places are taken, one that is idle for longest is among all others from now on, and begins anew when
+    /// it comes back.
+    pub(crate) fn sums_of_late(&mut self, key: K) -> &mut Sums {
+        let index = match self.place(key) {
+            Some(index) => index,
+            None => {
+                let index = self.give_up_idle();
+                self.index.insert(key, index as u32);
+                self.entries[index].0 = key;
+                index
+            }
+        };
+        &mut self.entries[index].1
+    }
+
+    fn place(&mut self, key: K) -> Option<usize> {
+        if let Some(&index) = self.index.get(&key) {
+            return Some(index as usize);
+        }
+        (self.entries.len() < super::TRACKED_MAX).then(|| {
+            self.index.insert(key, self.entries.len() as u32);
+            self.entries.push((key, Sums::default()));
+            self.entries.len() - 1
+        })
+    }
+
+    /// An entry that was not counted since a look found it among those idle for longest. O(1) on average: each that a look finds is given
+    /// up, or was counted since.
+    #[cold]
+    fn give_up_idle(&mut self) -> usize {
+        let index = loop {
+            match self.idle.pop() {
+                Some((index, requests)) if self.entries[index as usize].1.requests == requests => {
+                    break index as usize;
+                }
+                Some(_) => {}
+                None => self.find_idle(),
+            }
+        };
+        let (key, sums) = &mut self.entries[index];
+        self.index.remove(key);
+        self.other.join(&core::mem::take(sums));
+        index
+    }
+
+    fn find_idle(&mut self) {
+        let mut all: Vec<u32> = (0..self.entries.len() as u32).collect();
+        all.sort_unstable_by_key(|&index| (self.entries[index as usize].1.last, index));
+        all.truncate(IDLE_FOUND);
+        all.reverse();
+        self.idle = all.into_iter().map(|index| (index, self.entries[index as usize].1.requests)).collect();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Counted, TRACKED_MAX};
+    use super::*;
+    use crate::time::{Span, Time};
+
+    fn count(sums: &mut Sums, at: u64) {
+        let mut counted = Counted::NONE;
+        counted.add(10, Time::from_nanos(at), Span::from_nanos(7));
+        sums.add(&counted, Time::from_nanos(at));
+    }
+
+    #[test]
+    fn who_comes_late_takes_the_place_of_the_one_idle_for_longest() {
+        let mut tracked = Tracked::default();
+        let last = 10 * TRACKED_MAX as u64;
+        for at in 1..=last {
+            // The first one goes on, all others come once.
+            for key in [1, at] {
+                count(tracked.sums_of_late(key), at);
+            }
+        }
+        assert_eq!(tracked.len(), TRACKED_MAX);
+        assert_eq!(tracked.get(1).map(|sums| sums.requests), Some(last + 1));
+        let others = last - TRACKED_MAX as u64 + 2..=last;
+        assert!(others.clone().all(|key| tracked.get(key).is_some_and(|sums| sums.requests == 1)));
+        assert_eq!(tracked.other().requests, last - 1 - others.count() as u64);
+        assert_eq!(tracked.other().waiting, Span::from_nanos(7 * tracked.other().requests));
+        assert_eq!(tracked.other().first, Time::from_nanos(2));
+        // Who comes back begins anew, and nothing is lost.
+        count(tracked.sums_of_late(2), last + 1);
+        assert_eq!(tracked.get(2).map(|sums| sums.requests), Some(1));
+        let sum: u64 = tracked.iter().map(|(_, sums)| sums.requests).sum();
+        assert_eq!(sum + tracked.other().requests, 2 * last + 1);
+    }
+
+    #[test]
+    fn of_files_the_first_ones_keep_their_places() {
+        let mut tracked = Tracked::default();
+        (1..=2_000).for_each(|key| count(tracked.sums(key), key));
+        assert_eq!(tracked.len(), TRACKED_MAX);
+        assert!(tracked.get(1).is_some() && tracked.get(2_000).is_none());
+        assert_eq!(tracked.other().requests, 2_000 - TRACKED_MAX as u64);
     }
 }

@@ -226,7 +226,7 @@ impl Keeper {
                     let error = match answer {
                         Ok(Some(grant)) => {
                             self.holder.granted(self.shared.clock.now(), &grant);
-                            None
+                            self.holder.excess().map(|excess| excess.to_string())
                         }
                         Ok(None) => None,
                         Err(error) => Some(error),

@@ -59,7 +59,7 @@ pub struct PolicyReport {
     pub served: [u64; 3],
     /// How long after it was back no less than before was served, but for 2 %, in nanoseconds.
     pub recovered: Option<u64>,
-    /// How often a class had more than its cap at all gates together: never.
+    /// How often a class, a group or all of them had more than their cap at all gates together: never.
     pub excesses: u64,
 }
 
@@ -150,6 +150,12 @@ const END: u64 = 76 * SECOND;
 
 /// Runs it. `cpu` says how much CPU time the thread has used, in nanoseconds.
 pub fn run(scale: &PolicyScale, cpu: &dyn Fn() -> u64) -> PolicyReport {
+    let mut world = world(scale, cpu);
+    world.run();
+    world.report
+}
+
+fn world<'a>(scale: &PolicyScale, cpu: &'a dyn Fn() -> u64) -> World<'a> {
     let mut rng = Rng::new(scale.seed, 1);
     let mut places: Vec<Vec<Place>> = (0..scale.gates).map(|_| Vec::new()).collect();
     let mut apps = Vec::new();
@@ -189,7 +195,7 @@ pub fn run(scale: &PolicyScale, cpu: &dyn Fn() -> u64) -> PolicyReport {
         wake: u64::MAX,
     };
     let gates: Vec<Gate> = places.into_iter().map(gate).collect();
-    let mut world = World {
+    World {
         scale: *scale,
         now: 0,
         rng,
@@ -203,9 +209,7 @@ pub fn run(scale: &PolicyScale, cpu: &dyn Fn() -> u64) -> PolicyReport {
         bytes: 0,
         due: Vec::new(),
         report: PolicyReport::default(),
-    };
-    world.run();
-    world.report
+    }
 }
 
 /// A demand: a third of the places has none, the others up to 40 MB/s: together more than most caps.
@@ -365,23 +369,35 @@ impl World<'_> {
         }
         let cap = |app: usize| self.terms.policy.of(AppId(app as u32)).max.bytes.map_or(0, |cap| cap.get());
         let mut wanted = vec![Vec::new(); self.scale.groups as usize];
+        let mut wanted_of_total = Vec::new();
         for (app, demands) in demands.iter().enumerate().skip(1) {
-            if let Some(group) = self.scale.group(app as u32) {
-                wanted[group as usize].push(demands.iter().sum::<u64>().min(cap(app)));
+            let wants = demands.iter().sum::<u64>().min(cap(app));
+            match self.scale.group(app as u32) {
+                Some(group) => wanted[group as usize].push(wants),
+                None => wanted_of_total.push(wants),
             }
         }
+        // Of a total each group has a share, and each application that is in none.
+        let of_group =
+            |(group, wanted): (usize, &Vec<u64>)| wanted.iter().sum::<u64>().min(self.group_cap(group));
+        wanted_of_total.extend(wanted.iter().enumerate().map(of_group));
+        let of_total = self.total().map_or(u64::MAX, |total| level(total, &mut wanted_of_total));
         let of_groups: Vec<u64> = wanted
             .iter_mut()
             .enumerate()
-            .map(|(group, wanted)| level(self.group_cap(group), wanted))
+            .map(|(group, wanted)| level(self.group_cap(group).min(of_total), wanted))
             .collect();
         let level = |(app, demands): (usize, &mut Vec<u64>)| {
-            let of_group = self.scale.group(app as u32).map_or(u64::MAX, |group| of_groups[group as usize]);
+            let of_group = self.scale.group(app as u32).map_or(of_total, |group| of_groups[group as usize]);
             level(cap(app).min(of_group), demands)
         };
         let levels: Vec<u64> = demands.iter_mut().enumerate().map(level).collect();
         let due = |place: &Place| place.demand.min(levels[place.leaf.app.0 as usize]);
         self.due = self.gates.iter().map(|gate| gate.places.iter().map(due).collect()).collect();
+    }
+
+    fn total(&self) -> Option<u64> {
+        self.terms.policy.total.map(|total| total.get())
     }
 
     fn group_cap(&self, group: usize) -> u64 {
@@ -411,6 +427,7 @@ impl World<'_> {
         self.report.excesses += held.iter().enumerate().skip(1).filter(|each| is_over(*each)).count() as u64;
         let are_over = of_groups.iter().enumerate().filter(|(group, held)| **held > self.group_cap(*group));
         self.report.excesses += are_over.count() as u64;
+        self.report.excesses += u64::from(self.total().is_some_and(|total| held.iter().sum::<u64>() > total));
         let thousandths = served * 1000 / due.max(1);
         if (CHANGE..GONE).contains(&self.now) {
             if missing * 50 <= due {
@@ -433,16 +450,32 @@ impl World<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU64;
+
     use super::*;
 
     #[test]
     fn a_small_one_converges_and_exceeds_nothing() {
-        [0, 7].into_iter().for_each(converges);
+        for (groups, has_total) in [(0, false), (7, false), (0, true), (7, true)] {
+            converges(&PolicyScale { groups, has_total, ..SMALL });
+        }
     }
 
-    fn converges(groups: u32) {
-        let scale = PolicyScale { gates: 20, applications: 200, groups, ..PolicyScale::default() };
-        let report = run(&scale, &|| 0);
+    #[test]
+    fn who_divides_more_than_the_total_is_found() {
+        let mut world = world(&PolicyScale { has_total: true, ..SMALL }, &|| 0);
+        let total = world.total().and_then(|total| total.checked_mul(2)).and_then(NonZeroU64::new);
+        let policy = Policy { total, ..world.terms.policy.clone() };
+        world.allotter = Some(Allotter::new(Terms { policy, ..world.terms.clone() }, Time::ZERO));
+        world.run();
+        assert!(world.report.excesses > 0, "{}", world.report);
+    }
+
+    const SMALL: PolicyScale =
+        PolicyScale { gates: 20, applications: 200, groups: 0, report_ms: 100, has_total: false, seed: 1 };
+
+    fn converges(scale: &PolicyScale) {
+        let report = run(scale, &|| 0);
         assert_eq!(report.excesses, 0, "{report}");
         assert!(report.converged.is_some_and(|after| after <= SECOND), "{report}");
         assert!(report.recovered.is_some_and(|after| after <= 3 * SECOND), "{report}");

@@ -179,9 +179,8 @@ fn explained(shares: &Shares) -> String {
     let all_others = (shares.by == ClassBy::Path).then_some(shares.others().min);
     let each =
         || shares.policy.apps.values().map(|one| one.min).chain(groups_above(shares)).chain(all_others);
-    let bytes = each().filter_map(|min| min.bytes).fold(0u64, |sum, rate| sum.saturating_add(rate.get()));
-    let requests =
-        each().filter_map(|min| min.requests).fold(0u64, |sum, rate| sum.saturating_add(rate.get()));
+    let bytes = together(each().map(|min| min.bytes));
+    let requests = together(each().map(|min| min.requests));
     for sum in [
         policy_file::rate_shown(Rate { bytes: bytes.try_into().ok(), requests: None }),
         policy_file::rate_shown(Rate { bytes: None, requests: requests.try_into().ok() }),
@@ -198,6 +197,11 @@ fn explained(shares: &Shares) -> String {
     out
 }
 
+/// What floors come to, or as much as can be said.
+fn together(floors: impl Iterator<Item = Option<NonZeroU64>>) -> u64 {
+    floors.flatten().fold(0, |sum, floor| sum.saturating_add(floor.get()))
+}
+
 /// What groups are promised above what those in them are by name.
 fn groups_above(shares: &Shares) -> impl Iterator<Item = Rate> {
     let above = |own: Option<NonZeroU64>, sum: u64| {
@@ -207,8 +211,8 @@ fn groups_above(shares: &Shares) -> impl Iterator<Item = Rate> {
         let named = || group.names.iter().filter(|(_, class, _)| class.is_some()).map(|(_, _, one)| one.min);
         let own = group.entitlement.min;
         Rate {
-            bytes: above(own.bytes, named().filter_map(|min| min.bytes).map(NonZeroU64::get).sum()),
-            requests: above(own.requests, named().filter_map(|min| min.requests).map(NonZeroU64::get).sum()),
+            bytes: above(own.bytes, together(named().map(|min| min.bytes))),
+            requests: above(own.requests, together(named().map(|min| min.requests))),
         }
     })
 }
@@ -231,6 +235,14 @@ mod tests {
         ] {
             assert!(shown.contains(expected), "{expected}: {shown}");
         }
+    }
+
+    #[test]
+    fn floors_of_any_size_are_added() {
+        let floor = "min = \"10000000TiB/s\"\nmin_requests = 18446744073709551615\n";
+        let text = format!("by = \"group/user\"\n[group.0.class.1]\n{floor}[group.0.class.2]\n{floor}");
+        let shown = explained(&parse(&text).unwrap());
+        assert!(shown.contains("floors together: "), "{shown}");
     }
 
     #[test]

@@ -107,7 +107,7 @@ function drawRates(parts, now) {
     const row = sample.apps.get(app);
     return row ? row.read + row.written : 0;
   };
-  const totals = samples.map((sample) => [...sample.apps.values()].reduce((sum, row) => sum + row.read + row.written, 0));
+  const totals = samples.map((sample) => sample.total);
   const most = Math.max(1, ...totals);
   const y = (bytes) => FLOOR - (bytes / most) * (FLOOR - 20);
   rates.replaceChildren();
@@ -125,7 +125,7 @@ function drawRates(parts, now) {
     rates.append(area);
   };
   for (const app of apps) layer(parts.colours.get(app), parts.names.get(app) || String(app), (sample) => of(sample, app));
-  if (samples.some((sample) => sample.apps.size > apps.length)) {
+  if (samples.some((sample, index) => sample.apps.size > apps.length || totals[index] > below[index])) {
     layer(OTHERS, "others", (_, index) => Math.max(0, totals[index] - below[index]));
   }
   grid(rates, most, rate);
@@ -209,12 +209,12 @@ function show(gate, now) {
   for (const app of apps) parts.names.set(app.app, app.name);
   const last = parts.samples.at(-1);
   // Else the picture would go on from what was before as if that had been so all the time.
-  if (last && now - last.at > GAP) for (const at of [last.at + 1, now - 1]) parts.samples.push({ at, apps: new Map() });
-  parts.samples.push({ at: now, apps: new Map(apps.map((app) => [app.app, app])) });
+  if (last && now - last.at > GAP) for (const at of [last.at + 1, now - 1]) parts.samples.push({ at, total: 0, apps: new Map() });
+  const [read, written, requests] = gate.total;
+  parts.samples.push({ at: now, total: read + written, apps: new Map(apps.map((app) => [app.app, app])) });
   while (parts.samples.length > 0 && now - parts.samples[0].at > KEPT) parts.samples.shift();
-  const sum = (key) => apps.reduce((sum, app) => sum + app[key], 0);
   parts.facts.replaceChildren(
-    fact("read", rate(sum("read"))), fact("written", rate(sum("written"))), fact("requests/s", count(sum("requests"))),
+    fact("read", rate(read)), fact("written", rate(written)), fact("requests/s", count(requests)),
     fact("queued", count(gate.queued)), fact("in service", `${gate.in_service} of ${gate.depth}`), fact("scheduler", gate.scheduler),
   );
   const why = [gate.why && `Chosen: ${gate.why}`, gate.policy && `Policy: ${gate.policy}`].filter(Boolean);
