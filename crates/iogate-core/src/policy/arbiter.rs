@@ -37,6 +37,9 @@ const IDLE_MAX: usize = 4096;
 const LOOKS_MAX: usize = 32;
 /// What may be ahead of a cap.
 pub(super) const CAP_BURST: Span = Span::from_millis(5);
+/// What a floor makes up for, at most, of what it has missed, or a lot, if that is longer. When storage has hung, floors have missed all of
+/// that time, and others would have nothing until it were made up for.
+const FLOOR_DEBT: Span = Span::from_millis(100);
 
 /// What to do for the applications that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -401,7 +404,7 @@ impl Arbiter {
             class.cap.take(now, max.cost(bytes));
         }
         if !min.is_none() {
-            class.floor.take_due(now, min.cost(bytes));
+            class.floor.take_due(now, min.cost(bytes), self.lot.max(FLOOR_DEBT));
         }
         !max.is_none() || !min.is_none()
     }

@@ -12,10 +12,14 @@ pub(super) struct Bucket {
     next: Time,
 }
 
+fn before(time: Time, span: Span) -> Time {
+    Time::from_nanos(time.as_nanos().saturating_sub(span.as_nanos()))
+}
+
 impl Bucket {
     /// From when on a request may go, if so much may be ahead of the rate.
     pub(super) fn conforms_at(&self, burst: Span) -> Time {
-        Time::from_nanos(self.next.as_nanos().saturating_sub(burst.as_nanos()))
+        before(self.next, burst)
     }
 
     /// A request goes now. Rate that was not used is not kept.
@@ -23,9 +27,10 @@ impl Bucket {
         self.next = self.next.max(now) + cost;
     }
 
-    /// As [`Bucket::take`], but what went before its time does not delay the next one.
-    pub(super) fn take_due(&mut self, now: Time, cost: Span) {
-        self.next = (self.next + cost).min(now + cost);
+    /// As [`Bucket::take`], but what went before its time does not delay the next one, and what was missed is made up for, as far as that
+    /// is no more than `debt`.
+    pub(super) fn take_due(&mut self, now: Time, cost: Span, debt: Span) {
+        self.next = self.next.clamp(before(now, debt), now) + cost;
     }
 
     /// The rate is another one: what is ahead of it is so many bytes as before.

@@ -13,7 +13,7 @@
 //! - *Charges* are measured: while m dispatches are in service, each is charged the m-th part of the time, so that all charges
 //!   together are the time in which the gate was busy. A dispatch of several applications is shared by bytes.
 //! - *Floors* (after mClock: Gulati, Merchant and Varman, OSDI 2010): a request is due when the floor says that the next one should have
-//!   been admitted, and is then admitted before all lots.
+//!   been admitted, and is then admitted before all lots. What a floor has missed is made up for, up to 100 ms of it or a lot.
 //! - *Caps*: a bucket that holds 5 ms of the rate or one request, whichever is more.
 //! - *Branches*: classes with others within them, up to [`DEPTH_MAX`] deep. All of the above holds at each level: a lot goes to the child
 //!   with the least tag of the branch with the least tag, and what it took is charged to each of them; a cap of a branch is over what

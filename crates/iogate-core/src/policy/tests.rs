@@ -1,6 +1,7 @@
 //! Policies against what they promise, on a device that is counted by hand.
 
 mod caps;
+mod floors;
 mod gaps;
 mod naive;
 mod nested;

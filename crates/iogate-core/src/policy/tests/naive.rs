@@ -192,6 +192,7 @@ impl Naive {
         let used = if estimate == 0 { budget } else { estimate };
         self.classes[class].budget = budget.saturating_sub(used.max(1));
         self.classes[class].serves += 1;
+        let owed_from = now.saturating_sub(self.lot.max(100 * MS));
         for at in self.chain(class) {
             let one = &mut self.classes[at];
             let Entitlement { weight, min, max } = one.entitlement;
@@ -201,7 +202,7 @@ impl Naive {
                 one.cap = one.cap.max(now) + cost(max, bytes);
             }
             if has_rate(min) {
-                one.floor = one.floor.min(now) + cost(min, bytes);
+                one.floor = one.floor.clamp(owed_from, now) + cost(min, bytes);
             }
         }
     }
