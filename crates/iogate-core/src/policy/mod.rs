@@ -2,7 +2,8 @@
 //!
 //! A [`Policy`] stands above the scheduler. A request that may run, and whose application's turn has not come, is *deferred*: it waits in
 //! the gate, and the scheduler does not see it. So all schedulers, their runs and their waits stay as they are. What conflicts comes
-//! before the policy: a request that another one waits for is admitted at once, and its application is in debt for it.
+//! before the policy: a request that one of another application waits for, or one that waits for that, is admitted at once, and its
+//! application is in debt for it. One that only its own application's wait for waits like any other.
 //!
 //! - *Weights*: start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996) over *lots*. A lot is a budget of device time. The
 //!   application with the least start tag gets one, and its requests are admitted until it is spent; then its next start tag is larger by
