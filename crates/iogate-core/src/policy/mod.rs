@@ -16,6 +16,9 @@
 //! - *Floors* (after mClock: Gulati, Merchant and Varman, OSDI 2010): a request is due when the floor says that the next one should have
 //!   been admitted, and is then admitted before all lots. What a floor has missed is made up for, up to 100 ms of it or a lot.
 //! - *Caps*: a bucket that holds 5 ms of the rate or one request, whichever is more.
+//! - *Bytes and requests* have a bucket each. A request is within a cap when both say so, and due by a floor when one of them does: each
+//!   rate is promised. What a cap's one rate leaves unused because of the other is kept, up to 100 ms of it. A request that is due counts
+//!   for both rates of a floor, so that all that goes by it is no more than is promised.
 //! - *Branches*: classes with others within them, up to [`DEPTH_MAX`] deep. All of the above holds at each level: a lot goes to the child
 //!   with the least tag of the branch with the least tag, and what it took is charged to each of them; a cap of a branch is over what
 //!   is within it together; a floor of a branch is for whoever within it is next (hierarchical start-time fair queueing: Goyal, Guo and
