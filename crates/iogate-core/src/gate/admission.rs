@@ -10,7 +10,7 @@ use crate::blame::{Blame, Place};
 use crate::global_policy::Usage;
 use crate::hash::HashMap;
 use crate::policy::{Arbiter, ClassId, Entitlement, Leaf, Next, Policy, Standing};
-use crate::queue::{NONE, Pending, SlotId, State};
+use crate::queue::{AWAITED, NONE, Pending, Slot, SlotId, State};
 use crate::request::{AppId, Op};
 use crate::sched::{ConfigError, Prices};
 use crate::stats::Sums;
@@ -311,10 +311,10 @@ impl Gate {
         if admission.comes.count(this.op) {
             admission.set_prices(&self.pending.prices);
         }
-        let (app, bytes, is_waited_for) = (this.app, u64::from(this.bytes), this.waiters != NONE);
+        let (app, bytes, is_awaited) = (this.app, u64::from(this.bytes), this.flags & AWAITED != 0);
         let (id, is_admitted) = admission.arbiter.arrives(now, app, bytes);
         self.pending.slot_mut(slot).class = id.0;
-        let is_deferred = !is_admitted && !is_waited_for;
+        let is_deferred = !is_admitted && !is_awaited;
         if is_deferred {
             self.pending.hold(slot);
             admission.push(&mut self.pending, id, slot);
@@ -327,10 +327,24 @@ impl Gate {
         is_deferred
     }
 
-    /// A request that another one waits for is not deferred any longer; else who may run would wait for who may not.
-    pub(super) fn admit_at_once(&mut self, now: Time, slot: SlotId) {
-        if self.pending.slot(slot).state == State::Deferred {
-            self.admit_deferred(now, slot);
+    /// A request that one of another application waits for, or one that waits for that, is not deferred any longer; else who may run would
+    /// wait for who may not. Those of one application wait as they would if they did not overlap, or it would have no cap. Each
+    /// request is marked once: those that one waits for that is marked are marked already.
+    pub(super) fn mark_awaited(&mut self, now: Time, waiter: SlotId) {
+        let Slot { app, flags, prev: mut at, .. } = *self.pending.slot(waiter);
+        if at == NONE || flags & AWAITED == 0 && app == self.pending.slot(at).app {
+            return;
+        }
+        while at != NONE {
+            let this = self.pending.slot_mut(at);
+            match this.state {
+                State::Held if this.flags & AWAITED == 0 => {
+                    this.flags |= AWAITED;
+                    at = this.prev;
+                }
+                State::Deferred => return self.admit_deferred(now, at),
+                _ => return,
+            }
         }
     }
 

@@ -517,11 +517,11 @@ impl Gate {
     }
 
     fn wait_for(&mut self, now: Time, slot: SlotId, blocker: Blocker) {
-        if self.admission.is_some()
-            && let Blocker::Request(blocker) = blocker
-        {
-            self.admit_at_once(now, blocker);
-        }
+        self.pending.slot_mut(slot).prev = match blocker {
+            Blocker::Request(blocker) => blocker,
+            Blocker::Dispatch(_) => NONE,
+        };
+        self.mark_awaited(now, slot);
         self.account_hold(now, slot, Some(blocker));
         let waiters = match blocker {
             Blocker::Request(blocker) => &mut self.pending.slot_mut(blocker).waiters,

@@ -11,7 +11,7 @@ pub struct Usage {
     pub leaf: Leaf,
     /// Bytes of requests that were admitted.
     pub admitted: u64,
-    /// How long requests waited for nothing but its cap.
+    /// How long requests waited for nothing but its cap in bytes.
     pub capped: Span,
     /// Bytes of requests that wait to be admitted.
     pub deferred: u64,

@@ -14,21 +14,25 @@ impl Class {
         if self.is_stopped { Time::MAX } else { self.cap.conforms_at(CAP_BURST) }
     }
 
-    /// Whether it waits for its cap.
-    pub(super) fn note_capped(&mut self, now: Time, is_capped: bool) {
-        match self.capped_since {
-            None if is_capped => self.capped_since = Some(now),
-            Some(since) if !is_capped => {
-                self.capped_for += now.since(since);
-                self.capped_since = None;
-            }
-            _ => {}
-        }
-    }
-
     /// For how long it has waited for its cap.
     pub(super) fn capped(&self, now: Time) -> Span {
-        self.capped_for + self.capped_since.map_or(Span::ZERO, |since| now.since(since))
+        self.capped_for + self.capped.map_or(Span::ZERO, |_| now.since(self.counted_until))
+    }
+
+    /// For how long it has waited for nothing but its cap in bytes: with more of these it would have gone on.
+    pub(super) fn short(&self, now: Time) -> Span {
+        let (bytes, requests) = (&self.cap.bytes, self.cap.requests.conforms_at(CAP_BURST));
+        let is_short = self.capped.is_some() && (self.is_stopped || bytes.conforms_at(CAP_BURST) > requests);
+        let since = self.counted_until.max(requests);
+        self.short_for + if is_short { now.since(since) } else { Span::ZERO }
+    }
+
+    /// Counts for how long it has waited for its cap up to now, as the cap, what is ahead of it or whether it waits is to be another.
+    pub(super) fn count_capped(&mut self, now: Time) {
+        if self.capped.is_some() {
+            (self.short_for, self.capped_for) = (self.short(now), self.capped(now));
+        }
+        self.counted_until = self.counted_until.max(now);
     }
 
     /// What it may have of `cap` is another rate from now on.
@@ -36,7 +40,7 @@ impl Class {
         let before = self.allotted.unwrap_or(cap);
         // What goes nevertheless, as others wait for it, is paid for at the rate before.
         let after = NonZeroU64::new(rate).unwrap_or(before);
-        self.cap.rescale(now, before, after);
+        self.cap.bytes.rescale(now, before, after);
         (self.allotted, self.is_stopped) = (Some(after), rate == 0);
     }
 }
@@ -56,6 +60,7 @@ impl Arbiter {
         let leaf = self.leaf_of(id);
         let (cap, rate) = (self.policy.cap_of(leaf), self.allotments.get(&leaf).copied().unwrap_or(0));
         let class = &mut self.classes[id.index()];
+        class.count_capped(now);
         match cap {
             Some(cap) => class.set_allotment(now, cap, rate),
             None => (class.allotted, class.is_stopped) = (None, false),
@@ -106,7 +111,7 @@ impl Arbiter {
         allotted.map(move |(leaf, class)| Usage {
             leaf,
             admitted: class.admitted_bytes,
-            capped: class.capped(now),
+            capped: class.short(now),
             deferred: class.waiting_bytes,
         })
     }

@@ -7,7 +7,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
-use super::bucket::Bucket;
+use super::bucket::Buckets;
 use super::lots::{LATE, THINK_MAX};
 use super::nested::{Inner, InnerId};
 use super::order::{part, tag};
@@ -37,6 +37,11 @@ const IDLE_MAX: usize = 4096;
 const LOOKS_MAX: usize = 32;
 /// What may be ahead of a cap.
 pub(super) const CAP_BURST: Span = Span::from_millis(5);
+/// What is kept of one of a cap's two rates that could not be used because of the other.
+const CAP_KEPT: Span = Span::from_millis(100);
+/// What a floor makes up for, at most, of what it has missed, or a lot, if that is longer. When storage has hung, floors have missed all of
+/// that time, and others would have nothing until it were made up for. As much may be ahead of one of a floor's two rates by the other.
+const FLOOR_ACCOUNT: Span = Span::from_millis(100);
 
 /// What to do for the applications that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,8 +122,10 @@ pub(super) struct Class {
     pub(super) finish: u128,
     /// The virtual time when it began to wait.
     pub(super) since: u128,
-    /// Its key in `ready` (its tag when it was put there, or less), `capped` and `due`, if it is there.
-    pub(super) ready: Option<u128>,
+    /// Its key in `ready` (its tag when it was put there, or less), if it is there. An `Option` of it would be twice as large.
+    pub(super) ready_key: u128,
+    pub(super) is_ready: bool,
+    /// Its key in `capped` and `due`, if it is there.
     pub(super) capped: Option<Time>,
     pub(super) due: Option<Time>,
     /// Device time left of its lot, in nanoseconds.
@@ -131,8 +138,8 @@ pub(super) struct Class {
     pub(super) idle_since: Time,
     pub(super) waiting: u32,
     pub(super) admitted: u32,
-    pub(super) cap: Bucket,
-    pub(super) floor: Bucket,
+    pub(super) cap: Buckets,
+    pub(super) floor: Buckets,
     /// Device time that it was charged of late, in nanoseconds.
     recent: Recent<1>,
     /// Where caps are shared: what it is allotted, if that is not nothing; else what it was before.
@@ -142,9 +149,10 @@ pub(super) struct Class {
     /// Bytes that were admitted; that wait.
     pub(super) admitted_bytes: u64,
     pub(super) waiting_bytes: u64,
-    /// Since when it waits for its cap, if it does, and for how long it has before.
-    pub(super) capped_since: Option<Time>,
+    /// Until when it is counted for how long it has waited for its cap, for how long it has, and in how much of that for nothing but bytes.
+    pub(super) counted_until: Time,
     pub(super) capped_for: Span,
+    pub(super) short_for: Span,
 }
 
 impl Class {
@@ -154,6 +162,11 @@ impl Class {
 
     pub(super) fn is_idle(&self) -> bool {
         self.waiting == 0 && self.admitted == 0
+    }
+
+    /// Its key in `ready`, if it is there.
+    pub(super) fn ready(&self) -> Option<u128> {
+        self.is_ready.then_some(self.ready_key)
     }
 
     /// From when on it is away if it has no request.
@@ -244,7 +257,7 @@ impl Arbiter {
         (id, false)
     }
 
-    /// A request of those that wait is admitted: as [`Arbiter::next`] says, or because another one waits for it.
+    /// A request of those that wait is admitted: as [`Arbiter::next`] says, or because somebody else's waits for it.
     pub(crate) fn admit(&mut self, now: Time, id: ClassId, bytes: u64) {
         self.classes[id.index()].waiting_bytes -= bytes;
         let mut at = Some(id);
@@ -287,7 +300,7 @@ impl Arbiter {
         class.finish = (class.finish + tag(took, weight)).saturating_sub(estimated);
         let (within, finish, inner) = (class.within, class.finish, class.inner);
         let is_capping = !self.capped.is_empty();
-        let is_misplaced = class.ready.is_some_and(|key| is_capping || key > finish.max(class.since));
+        let is_misplaced = class.ready().is_some_and(|key| is_capping || key > finish.max(class.since));
         if class.is_idle() {
             class.idle_since = now;
             if inner != InnerId::NONE {
@@ -398,10 +411,11 @@ impl Arbiter {
         class.finish += ahead;
         class.admitted += 1;
         if !max.is_none() {
-            class.cap.take(now, max.cost(bytes));
+            class.count_capped(now);
+            class.cap.take(now, &max, bytes, CAP_KEPT);
         }
         if !min.is_none() {
-            class.floor.take_due(now, min.cost(bytes));
+            class.floor.take_due(now, &min, bytes, self.lot.max(FLOOR_ACCOUNT));
         }
         !max.is_none() || !min.is_none()
     }

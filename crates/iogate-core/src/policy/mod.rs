@@ -2,7 +2,8 @@
 //!
 //! A [`Policy`] stands above the scheduler. A request that may run, and whose application's turn has not come, is *deferred*: it waits in
 //! the gate, and the scheduler does not see it. So all schedulers, their runs and their waits stay as they are. What conflicts comes
-//! before the policy: a request that another one waits for is admitted at once, and its application is in debt for it.
+//! before the policy: a request that one of another application waits for, or one that waits for that, is admitted at once, and its
+//! application is in debt for it. One that only its own application's wait for waits like any other.
 //!
 //! - *Weights*: start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996) over *lots*. A lot is a budget of device time. The
 //!   application with the least start tag gets one, and its requests are admitted until it is spent; then its next start tag is larger by
@@ -13,8 +14,11 @@
 //! - *Charges* are measured: while m dispatches are in service, each is charged the m-th part of the time, so that all charges
 //!   together are the time in which the gate was busy. A dispatch of several applications is shared by bytes.
 //! - *Floors* (after mClock: Gulati, Merchant and Varman, OSDI 2010): a request is due when the floor says that the next one should have
-//!   been admitted, and is then admitted before all lots.
+//!   been admitted, and is then admitted before all lots. What a floor has missed is made up for, up to 100 ms of it or a lot.
 //! - *Caps*: a bucket that holds 5 ms of the rate or one request, whichever is more.
+//! - *Bytes and requests* have a bucket each. A request is within a cap when both say so, and due by a floor when one of them does: each
+//!   rate is promised. What a cap's one rate leaves unused because of the other is kept, up to 100 ms of it. A request that is due counts
+//!   for both rates of a floor, so that all that goes by it is no more than is promised.
 //! - *Branches*: classes with others within them, up to [`DEPTH_MAX`] deep. All of the above holds at each level: a lot goes to the child
 //!   with the least tag of the branch with the least tag, and what it took is charged to each of them; a cap of a branch is over what
 //!   is within it together; a floor of a branch is for whoever within it is next (hierarchical start-time fair queueing: Goyal, Guo and

@@ -199,6 +199,7 @@ impl Arbiter {
     /// Takes a class elsewhere, with its requests. What it has had where it was is nobody's business there.
     fn relocate(&mut self, now: Time, id: ClassId, within: InnerId) {
         let Class { waiting, admitted, .. } = self.classes[id.index()];
+        self.classes[id.index()].count_capped(now);
         self.put(id, None, None, None);
         let before = self.branch_of(id);
         let mut at = before;

@@ -4,7 +4,7 @@ use alloc::collections::BTreeSet;
 
 use super::arbiter::{Arbiter, ClassId};
 use super::nested::InnerId;
-use crate::time::{Span, Time};
+use crate::time::Time;
 
 /// Tags are device time in 2^-10 ns, divided by the weight.
 const TAG_BITS: u32 = 10;
@@ -95,14 +95,14 @@ impl Arbiter {
         }
         let ready = (waits && !is_capped).then(|| class.finish.max(class.since));
         let due = ready.and_then(|_| self.due_at(id));
-        self.classes[id.index()].note_capped(now, is_capped);
+        self.classes[id.index()].count_capped(now);
         self.put(id, ready, is_capped.then_some(conforms), due);
     }
 
     /// When the next request of a class, or of one within it, is due by a floor.
     fn due_at(&self, id: ClassId) -> Option<Time> {
         let class = &self.classes[id.index()];
-        let own = (!self.entitlement(id).min.is_none()).then(|| class.floor.conforms_at(Span::ZERO));
+        let own = class.floor.due_at(&self.entitlement(id).min);
         let within = match class.inner {
             InnerId::NONE => None,
             inner => first_within(&self.due, inner).map(|(at, _)| at),
@@ -116,11 +116,13 @@ impl Arbiter {
         let within = class.within;
         // Each request of somebody within a branch makes the branch's tag larger while others there wait. Where it is to be found then is
         // looked at when it comes first by the tag that it had (see `first_ready`), not twice for each request.
-        let stays = class.ready.zip(ready).is_some_and(|(key, tag)| key <= tag);
+        let mut key = class.ready();
+        let stays = key.zip(ready).is_some_and(|(key, tag)| key <= tag);
         if !stays {
             let count = &mut self.inners[within.index()].ready;
-            *count = *count + u32::from(ready.is_some()) - u32::from(class.ready.is_some());
-            replace(&mut self.ready, within, &mut class.ready, ready, id);
+            *count = *count + u32::from(ready.is_some()) - u32::from(key.is_some());
+            replace(&mut self.ready, within, &mut key, ready, id);
+            (class.is_ready, class.ready_key) = (key.is_some(), key.unwrap_or_default());
         }
         replace(&mut self.capped, InnerId::NONE, &mut class.capped, capped, id);
         replace(&mut self.due, within, &mut class.due, due, id);
@@ -137,13 +139,14 @@ impl Arbiter {
             if key == tag {
                 return Some((tag, id));
             }
-            replace(&mut self.ready, inner, &mut class.ready, Some(tag), id);
+            replace(&mut self.ready, inner, &mut Some(key), Some(tag), id);
+            class.ready_key = tag;
         }
     }
 
     /// Whether a class has nothing that waits, and no cap is why.
     pub(super) fn is_between_requests(&self, id: ClassId) -> bool {
-        self.classes[id.index()].ready.is_none() && !self.is_held_back(id)
+        !self.classes[id.index()].is_ready && !self.is_held_back(id)
     }
 
     /// Whether a class would have the next lot if it had a request.

@@ -1,9 +1,11 @@
 //! Policies against what they promise, on a device that is counted by hand.
 
 mod caps;
+mod floors;
 mod gaps;
 mod naive;
 mod nested;
+mod overlaps;
 mod shared;
 
 use alloc::collections::{BTreeMap, VecDeque};
@@ -427,28 +429,6 @@ fn who_comes_late_and_asks_for_one_at_a_time_has_its_share_from_the_start() {
     let done = world.run(&[late, App::greedy(16, 64 * 1024)], 5_000 * MS);
     let requests = |app| done.iter().filter(|one| one.app == app && one.began > 4_000 * MS).count();
     assert!(requests(0) * 2 > requests(1), "{} and {}", requests(0), requests(1));
-}
-
-#[test]
-fn a_capped_writer_of_one_block_stops_nobody_else() {
-    let mut gate = one_at_a_time();
-    let capped = Entitlement { max: rate(4096), ..Entitlement::default() };
-    let policy = Policy { apps: [(AppId(1), capped)].into(), ..Policy::default() };
-    gate.set_policy(Time::ZERO, Some(&policy)).unwrap();
-    let request = |id, app, op| Request { op, file: FileId(1), ..block(id, app) };
-    for id in 0..3 {
-        gate.submit(Time::ZERO, &request(id, 1, Op::Write)).unwrap();
-    }
-    gate.submit(Time::ZERO, &request(3, 2, Op::Read)).unwrap();
-    let mut done = Vec::new();
-    while let Decision::Dispatch(dispatch) = gate.next(Time::ZERO) {
-        done.extend(gate.parts(dispatch.id).map(|part| part.request.0));
-        gate.complete(Time::ZERO, dispatch.id, Outcome::Done { bytes: 4096 });
-    }
-    assert_eq!(done, [0, 1, 2, 3], "what is waited for is admitted");
-    // By itself it waits, and pays for those.
-    gate.submit(Time::ZERO, &request(4, 1, Op::Read)).unwrap();
-    assert!(matches!(gate.next(Time::ZERO), Decision::WaitUntil(at, _) if at > Time::from_nanos(2_900 * MS)));
 }
 
 #[test]

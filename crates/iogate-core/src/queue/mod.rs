@@ -3,4 +3,4 @@
 mod pending;
 mod range_index;
 
-pub(crate) use self::pending::{NONE, Pending, QueueId, Run, RunCap, Slot, SlotId, State};
+pub(crate) use self::pending::{AWAITED, NONE, Pending, QueueId, Run, RunCap, Slot, SlotId, State};

@@ -15,6 +15,8 @@ use crate::time::Time;
 pub(crate) type SlotId = u32;
 /// No slot.
 pub(crate) const NONE: SlotId = u32::MAX;
+/// Of `Slot::flags`, before the scheduler has it: another application's request waits for it, or for one that waits for it.
+pub(crate) const AWAITED: u8 = 1;
 /// Idle files whose history (last offsets, quanta) is kept.
 const IDLE_FILES_MAX: usize = 4096;
 
@@ -73,14 +75,15 @@ pub(crate) struct Slot {
     pub(crate) target: u16,
     /// Of what a policy divides among.
     pub(crate) class: u16,
-    /// Links of the one list that the slot is in: free slots, the scheduler's, a blocker's waiters, its class's, a dispatch.
+    /// Links of the one list that the slot is in: free slots, the scheduler's, a blocker's waiters, its class's, a dispatch. Of one that is
+    /// held, `prev` is the request that it waits for; none, if that is a dispatch.
     pub(crate) prev: SlotId,
     pub(crate) next: SlotId,
     /// The first of the requests that wait for this one.
     pub(crate) waiters: SlotId,
     pub(crate) op: Op,
     pub(crate) state: State,
-    /// The scheduler's own flags.
+    /// The scheduler's own flags; before it has it, [`AWAITED`] or nothing.
     pub(crate) flags: u8,
     /// Which kind of conflict held it back; meaningless otherwise.
     pub(crate) conflict: u8,

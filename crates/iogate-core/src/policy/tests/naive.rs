@@ -24,9 +24,9 @@ struct Class {
     since: u128,
     /// Tags in `finish` that are estimates.
     outstanding: u128,
-    /// When the next request is within the cap, and when it is due by the floor.
-    cap: u64,
-    floor: u64,
+    /// When the next request is within the cap, and when it is due by the floor: by bytes and by requests.
+    cap: [u64; 2],
+    floor: [u64; 2],
     budget: u64,
     estimate: u64,
     think: u64,
@@ -124,7 +124,7 @@ impl Naive {
     }
 
     fn conforms_at(&self, class: usize) -> u64 {
-        self.classes[class].cap.saturating_sub(5 * MS)
+        self.classes[class].cap.into_iter().max().unwrap().saturating_sub(5 * MS)
     }
 
     /// Whether a lot could be opened for it, but for its own cap.
@@ -151,12 +151,19 @@ impl Naive {
         self.within(None).into_iter().any(|one| self.is_ready(now, one))
     }
 
+    /// When its own floor says so: that of its rates that is behind.
+    fn own_due(&self, class: usize) -> Option<u64> {
+        let Class { floor, entitlement, .. } = &self.classes[class];
+        let costs = costs(entitlement.min, 0);
+        floor.iter().zip(costs).filter(|(_, cost)| cost.is_some()).map(|(at, _)| *at).min()
+    }
+
     /// When somebody of it is due.
     fn due(&self, now: u64, class: usize) -> Option<u64> {
         if !self.is_ready(now, class) {
             return None;
         }
-        let own = Some(self.classes[class].floor).filter(|_| has_rate(self.classes[class].entitlement.min));
+        let own = self.own_due(class);
         let within = match self.classes[class].is_branch {
             true => self.within(Some(class)).into_iter().filter_map(|one| self.due(now, one)).min(),
             false => None,
@@ -192,16 +199,26 @@ impl Naive {
         let used = if estimate == 0 { budget } else { estimate };
         self.classes[class].budget = budget.saturating_sub(used.max(1));
         self.classes[class].serves += 1;
+        let account = self.lot.max(100 * MS);
         for at in self.chain(class) {
+            let is_due = self.own_due(at).is_some_and(|at| at <= now);
             let one = &mut self.classes[at];
             let Entitlement { weight, min, max } = one.entitlement;
             one.outstanding += tag(estimate, weight);
             one.finish += tag(estimate, weight);
-            if has_rate(max) {
-                one.cap = one.cap.max(now) + cost(max, bytes);
+            let [of_bytes, of_requests] = one.cap;
+            for ((at, cost), other) in one.cap.iter_mut().zip(costs(max, bytes)).zip([of_requests, of_bytes])
+            {
+                // In this time the other rate was the one that held it back.
+                let kept = other.saturating_sub(*at).min(100 * MS);
+                *at = cost.map_or(*at, |cost| now.saturating_sub(kept).max(*at) + cost);
             }
-            if has_rate(min) {
-                one.floor = one.floor.min(now) + cost(min, bytes);
+            for (at, cost) in one.floor.iter_mut().zip(costs(min, bytes)) {
+                let Some(cost) = cost else { continue };
+                let from = now.saturating_sub(account).max(*at);
+                // One that is due counts in full, as long as that is no more than the account; else it is ahead by itself alone.
+                let ahead = if is_due { now + account } else { now };
+                *at = if from <= ahead { from + cost } else { from.max(ahead + cost) };
             }
         }
     }
@@ -323,7 +340,7 @@ impl Naive {
         }
         for at in self.chain(class) {
             if self.waiting(at) == 0 {
-                self.classes[at].floor = self.classes[at].floor.max(now);
+                self.classes[at].floor = self.classes[at].floor.map(|at| at.max(now));
             }
         }
         self.classes[class].waits.push_back(bytes);
@@ -362,7 +379,7 @@ impl Naive {
         for at in self.chain(class).split_off(1) {
             if !waits.is_empty() && self.waiting(at) == 0 {
                 self.classes[at].since = self.time_around(at);
-                self.classes[at].floor = self.classes[at].floor.max(now);
+                self.classes[at].floor = self.classes[at].floor.map(|at| at.max(now));
             }
         }
         (self.classes[class].waits, self.classes[class].serves) = (waits, serves);
@@ -470,13 +487,10 @@ impl Naive {
     }
 }
 
-fn has_rate(rate: Rate) -> bool {
-    rate.bytes.is_some() || rate.requests.is_some()
-}
-
-fn cost(rate: Rate, bytes: u64) -> u64 {
+/// How long a request takes at each of two rates, as far as there is one.
+fn costs(rate: Rate, bytes: u64) -> [Option<u64>; 2] {
     let of = |amount: u64, rate: Option<NonZeroU64>| {
-        rate.map_or(0, |rate| (amount * 1_000_000_000).div_ceil(rate.get()))
+        rate.map(|rate| (amount * 1_000_000_000).div_ceil(rate.get()))
     };
-    of(bytes, rate.bytes).max(of(1, rate.requests))
+    [of(bytes, rate.bytes), of(1, rate.requests)]
 }

@@ -34,10 +34,22 @@ fn world(policy: Policy) -> World {
     World { policy, scheduler: SchedulerKind::Fifo, depth: 1, jump: 0, prices: None }
 }
 
-/// Weight, and a floor and a cap in MiB/s or requests a second, neither of which need be there.
+/// Weight, and a floor and a cap in MiB/s, in requests a second or in both, none of which need be there.
 fn entitlements() -> impl Strategy<Value = Entitlement> {
-    let floor = prop_oneof![3 => Just((0, 0)), 1 => (1u64..8, Just(0)), 1 => (Just(0), 50u64..500)];
-    let cap = prop_oneof![2 => Just((0, 0)), 1 => (20u64..60, Just(0)), 1 => (Just(0), 900u64..4_000)];
+    let (mib, requests) = (1u64..8, 50u64..500);
+    let floor = prop_oneof![
+        3 => Just((0, 0)),
+        1 => (mib.clone(), Just(0)),
+        1 => (Just(0), requests.clone()),
+        1 => (mib, requests),
+    ];
+    let (mib, requests) = (20u64..60, 900u64..4_000);
+    let cap = prop_oneof![
+        2 => Just((0, 0)),
+        1 => (mib.clone(), Just(0)),
+        1 => (Just(0), requests.clone()),
+        1 => (mib, requests),
+    ];
     let of = |(mib, requests): (u64, u64)| Rate {
         bytes: NonZeroU64::new(mib << 20),
         requests: NonZeroU64::new(requests),

@@ -163,7 +163,7 @@ proptest! {
             let moved = arrivals.iter().any(|one| one.4.is_some());
             prop_assert!(moved || branch.had == within, "{} of {within}", branch.had);
             let real = pair.class(at).unwrap();
-            prop_assert!(real.is_idle() && real.ready.is_none() && real.capped.is_none() && real.due.is_none());
+            prop_assert!(real.is_idle() && !real.is_ready && real.capped.is_none() && real.due.is_none());
         }
     }
 }
