@@ -542,7 +542,9 @@ mod tests {
     fn what_is_so_of_all_is_said_of_all() {
         let all = |statement: fn() -> Statement| {
             let mut claims = Claims::default();
-            ["one", "other"].map(|what| claims.add("figure 1", what, statement()));
+            for what in ["one", "other"] {
+                claims.add("figure 1", what, statement());
+            }
             claims.verdict()
         };
         let larger = || change((10.0, 20.0), &[interval(60.0, 70.0)], 10.0);
