@@ -71,19 +71,6 @@ fn sequential_rates_are_those_of_the_sheets() {
     }
 }
 
-/// A write cache that is full goes on while the next command comes in: large commands lose no revolution.
-#[test]
-fn large_writes_stream_through_a_write_cache() {
-    for name in ["hdd", "pastel", "graphene", "suno", "aioli-ide", "sata-7200-250g"] {
-        let seconds =
-            |bytes| run(&mut *parse(name).unwrap(), sequential(Op::Write, 0, bytes, 512 * MIB / bytes));
-        let small = seconds(128 * KIB);
-        for bytes in [256 * KIB, 512 * KIB, MIB, 4 * MIB] {
-            assert_close(&format!("{name}, {bytes} bytes"), seconds(bytes), small, 0.05);
-        }
-    }
-}
-
 #[test]
 fn innermost_rates_are_those_of_the_sheets() {
     for (name, rate) in [("pastel", 32.9), ("suno", 224.0)] {

@@ -486,8 +486,6 @@ impl Disk {
             let stop = self.position_near(start, end);
             return sent_ns.max(self.access(begin_ns.max(self.medium_free_ns), start, stop, Op::Write));
         }
-        // While the command comes in, the medium goes on with what the cache has: a pause would cost a revolution.
-        self.catch_up(begin_ns);
         if self.write_cache.is_empty() {
             self.medium_free_ns = self.medium_free_ns.max(begin_ns);
         }

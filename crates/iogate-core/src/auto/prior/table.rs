@@ -4,22 +4,19 @@ use super::{Node, Trait};
 
 /// Its nodes; of each leaf, how many situations it had, and how many of them it harms.
 #[rustfmt::skip]
-pub(super) static NODES: [Node; 11] = [
-    Node::Split { by: Trait::Queued, below: 3778, then: 1, or: 6 },
-    Node::Split { by: Trait::Queued, below: 1604, then: 2, or: 3 },
-    // 313 situations, 3 harmed: aioli(contiguous_wait=0ns,wait_max=0ns) with age_max of 500 thousandths of a wait
-    Node::Leaf { candidate: 29, gain: 49336 },
-    Node::Split { by: Trait::Queued, below: 2364, then: 4, or: 5 },
-    // 43 situations, 0 harmed: aioli with age_max of 950 thousandths of a wait
-    Node::Leaf { candidate: 32, gain: 61579 },
-    // 64 situations, 0 harmed: to-agg
-    Node::Leaf { candidate: 1, gain: 91938 },
-    Node::Split { by: Trait::Spread, below: 1617, then: 7, or: 8 },
-    // 103 situations, 1 harmed: to-agg
-    Node::Leaf { candidate: 1, gain: 216206 },
-    Node::Split { by: Trait::Jump, below: 2017, then: 9, or: 10 },
-    // 76 situations, 0 harmed: mlf(contiguous_wait=0ns,wait_max=0ns) with age_max of 950 thousandths of a wait
-    Node::Leaf { candidate: 20, gain: 60671 },
-    // 51 situations, 0 harmed: fifo
+pub(super) static NODES: [Node; 9] = [
+    Node::Split { by: Trait::Queued, below: 3778, then: 1, or: 4 },
+    Node::Split { by: Trait::Rounds, below: 181, then: 2, or: 3 },
+    // 300 situations, 3 harmed: aioli(contiguous_wait=0ns,wait_max=0ns) with age_max of 500 thousandths of a wait
+    Node::Leaf { candidate: 29, gain: 61284 },
+    // 120 situations, 1 harmed: aioli(contiguous_wait=0ns,wait_max=0ns) with age_max of 1150 thousandths of a wait
+    Node::Leaf { candidate: 26, gain: 13621 },
+    Node::Split { by: Trait::Jump, below: 1712, then: 5, or: 6 },
+    // 131 situations, 1 harmed: to-agg
+    Node::Leaf { candidate: 1, gain: 161436 },
+    Node::Split { by: Trait::Reads, below: 714, then: 7, or: 8 },
+    // 52 situations, 0 harmed: mlf(contiguous_wait=0ns,wait_max=0ns) with age_max of 950 thousandths of a wait
+    Node::Leaf { candidate: 20, gain: 48233 },
+    // 47 situations, 0 harmed: fifo
     Node::Leaf { candidate: 0, gain: 0 },
 ];
