@@ -1,9 +1,10 @@
 //! A histogram of fixed size with a stated error.
 
-/// Buckets per power of two.
-const SUB: u32 = 8;
-const SUB_BITS: u32 = SUB.trailing_zeros();
-const BUCKETS: usize = ((64 - SUB_BITS + 1) * SUB) as usize;
+use super::buckets;
+
+/// There are 8 buckets for each power of two.
+const BITS: u32 = 3;
+const BUCKETS: usize = buckets::count::<BITS>();
 
 /// Counts of 64-bit values in buckets of relative width 1/8: a quantile is at most 12.5 % above the true value,
 /// and never below it. Values under 8, the count, the sum and the extremes are exact. 4 KiB, allocated once.
@@ -60,12 +61,12 @@ impl Default for Histogram {
 
 impl Histogram {
     /// The error of a quantile, relative to the true value.
-    pub const RELATIVE_ERROR: f64 = 1.0 / SUB as f64;
+    pub const RELATIVE_ERROR: f64 = 1.0 / (1 << BITS) as f64;
 
     /// Counts one value.
     #[inline]
     pub fn record(&mut self, value: u64) {
-        self.buckets[bucket_of(value)] += 1;
+        self.buckets[buckets::bucket_of::<BITS>(value)] += 1;
         self.count += 1;
         self.sum = self.sum.saturating_add(value);
         self.min = self.min.min(value);
@@ -100,15 +101,12 @@ impl Histogram {
     /// The smallest value that at least the fraction `q` (0 to 1) of all values do not exceed, rounded up to the
     /// end of its bucket; 0 if none.
     pub fn quantile(&self, q: f64) -> u64 {
-        // Less the rounding of the product, which must not lift 0.55 of 100 to the 56th.
-        let exact = self.count as f64 * q.clamp(0.0, 1.0) * (1.0 - f64::EPSILON);
-        let rank = (exact as u64).saturating_add(u64::from((exact as u64 as f64) < exact));
-        let rank = rank.clamp(1, self.count.max(1));
+        let rank = buckets::rank(self.count, q);
         let mut seen = 0;
         for (bucket, &n) in self.buckets.iter().enumerate() {
             seen += n;
             if seen >= rank {
-                return upper_bound(bucket).clamp(self.min(), self.max);
+                return buckets::end_of::<BITS>(bucket).clamp(self.min(), self.max);
             }
         }
         0
@@ -116,28 +114,12 @@ impl Histogram {
 
     /// The filled buckets in ascending order: (largest value of the bucket, count).
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.buckets.iter().enumerate().filter(|(_, n)| **n > 0).map(|(bucket, &n)| (upper_bound(bucket), n))
+        self.buckets
+            .iter()
+            .enumerate()
+            .filter(|(_, n)| **n > 0)
+            .map(|(bucket, &n)| (buckets::end_of::<BITS>(bucket), n))
     }
-}
-
-#[inline]
-fn bucket_of(value: u64) -> usize {
-    if value < u64::from(SUB) {
-        return value as usize;
-    }
-    let exponent = 63 - value.leading_zeros();
-    let mantissa = (value >> (exponent - SUB_BITS)) as u32 & (SUB - 1);
-    ((exponent - SUB_BITS + 1) * SUB + mantissa) as usize
-}
-
-fn upper_bound(bucket: usize) -> u64 {
-    let (group, mantissa) = (bucket as u32 / SUB, u64::from(bucket as u32 % SUB));
-    if group == 0 {
-        return mantissa;
-    }
-    let shift = group - 1;
-    // The last bucket ends at the last value: 2^64 - 1.
-    ((u64::from(SUB) + mantissa) << shift).wrapping_add((1 << shift) - 1)
 }
 
 #[cfg(test)]
@@ -149,7 +131,7 @@ mod tests {
         for value in
             (0..2_000).chain((0..64).flat_map(|s| [1 << s, (1u64 << s) + 1, (1u64 << s) - 1, u64::MAX >> s]))
         {
-            let bound = upper_bound(bucket_of(value));
+            let bound = buckets::end_of::<BITS>(buckets::bucket_of::<BITS>(value));
             assert!(bound >= value, "{value} is above its bucket, which ends at {bound}");
             assert!(
                 (bound - value) as f64 <= value as f64 * Histogram::RELATIVE_ERROR,

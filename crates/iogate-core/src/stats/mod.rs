@@ -2,6 +2,7 @@
 //!
 //! Totals carry histograms; files, applications and targets carry sums, for at most [`TRACKED_MAX`] of each.
 
+pub mod buckets;
 pub mod counters;
 mod histogram;
 mod now;

@@ -66,9 +66,9 @@ pub(super) struct Begun {
 pub(super) const JOURNAL: FileId = FileId(u64::MAX);
 const JOURNAL_BYTES: u64 = 128 << 20;
 
-/// What a device has served, with a transfer that begins at some time.
+/// What a device has served before a transfer that begins at some time.
 #[derive(Clone, Copy, Debug)]
-struct Served {
+struct Before {
     begin: Time,
     busy: Span,
     busy_until: Time,
@@ -93,9 +93,8 @@ pub(super) struct Block {
     transfers: u64,
     bytes: u64,
     finish: Time,
-    /// What there was when transfers began: of those that begin later, and of the last before. A device without an order of its own is
-    /// given all that waits at once.
-    begun: VecDeque<Served>,
+    /// What there was before transfers that begin later: a device without an order of its own is given all that waits at once.
+    later: VecDeque<Before>,
     /// What there was when the last application ended.
     by_the_end: Option<(Span, u64)>,
 }
@@ -121,7 +120,7 @@ impl Block {
             transfers: 0,
             bytes: 0,
             finish: Time::ZERO,
-            begun: VecDeque::new(),
+            later: VecDeque::new(),
             by_the_end: None,
         }
     }
@@ -155,6 +154,14 @@ impl Block {
             self.placed.clear();
             return None;
         };
+        while self.later.front().is_some_and(|before| before.begin <= now) {
+            self.later.pop_front();
+        }
+        if start > now {
+            let (busy, busy_until) = (self.station.busy(), self.station.busy_until());
+            let repositions = self.station.device().repositions();
+            self.later.push_back(Before { begin: start, busy, busy_until, repositions });
+        }
         let mut visit = self.station.begin(start);
         if self.placed.is_empty() {
             self.placement.for_each_piece(io.op, io.file, io.offset, io.bytes, |address, bytes| {
@@ -167,14 +174,7 @@ impl Block {
             visit.hand_over();
         }
         let span = self.faults.slowed(start, visit.span());
-        let end = visit.end_after(span);
-        while self.begun.get(1).is_some_and(|next| next.begin <= now) {
-            self.begun.pop_front();
-        }
-        let (busy, busy_until) = (self.station.busy(), self.station.busy_until());
-        let repositions = self.station.device().repositions();
-        self.begun.push_back(Served { begin: start, busy, busy_until, repositions });
-        Some((start, end))
+        Some((start, visit.end_after(span)))
     }
 
     /// Gives a device that orders by itself all that there is.
@@ -272,12 +272,11 @@ impl Block {
 
     /// The last application has ended, or all is cut off: what is still written back is beyond the makespan.
     pub(super) fn end_at(&mut self, now: Time) {
-        self.by_the_end.get_or_insert(match &self.queueing {
-            Some((clock, _)) => (self.station.busy_by(clock.at(now)), self.station.device().repositions()),
-            None => match self.begun.iter().rfind(|served| served.begin <= now) {
-                Some(served) => (served.busy - served.busy_until.since(now), served.repositions),
-                None => (Span::ZERO, 0),
-            },
+        let device_now = self.queueing.as_ref().map_or(now, |(clock, _)| clock.at(now));
+        let first_later = self.later.iter().find(|before| before.begin > now);
+        self.by_the_end.get_or_insert(match first_later {
+            Some(before) => (before.busy - before.busy_until.since(now), before.repositions),
+            None => (self.station.busy_by(device_now), self.station.device().repositions()),
         });
     }
 
