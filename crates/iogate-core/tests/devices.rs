@@ -72,6 +72,20 @@ fn sequential_rates_are_those_of_the_sheets() {
 }
 
 #[test]
+fn a_sequential_writer_is_no_slower_with_larger_commands() {
+    for name in ["hdd", "pastel", "graphene", "suno", "aioli-ide", "sata-7200-250g"] {
+        let seconds = |bytes: u64| {
+            let total = 1_024 * MIB;
+            run(&mut *parse(name).unwrap(), sequential(Op::Write, 0, bytes, total / bytes))
+        };
+        let small = seconds(128 * KIB);
+        for bytes in [256 * KIB, 512 * KIB, 768 * KIB, MIB, 4 * MIB] {
+            assert_close(&format!("{name}, {bytes} bytes a command"), seconds(bytes), small, 0.05);
+        }
+    }
+}
+
+#[test]
 fn innermost_rates_are_those_of_the_sheets() {
     for (name, rate) in [("pastel", 32.9), ("suno", 224.0)] {
         let mut device = parse(name).unwrap();

@@ -70,12 +70,7 @@ fn wrong(what: &str, spec: &str, profile: &Profile) -> Vec<String> {
             };
             let (sequential, random) =
                 (errors(Access::Sequential, Class::Next), errors(Access::Random, Class::Jump));
-            // The modelled disks lose a revolution at each write of 512 KiB or more, and none before: no line meets both.
-            let is_broken = op == Op::Write && sizes[0] > 64 * KIB && has_arm(spec);
             for (pattern, errors) in [("sequential", &sequential), ("random", &random)] {
-                if is_broken && pattern == "sequential" {
-                    continue;
-                }
                 let bound = match has_arm(spec) && (op == Op::Write || pattern == "sequential") {
                     true if what.contains("disturbed") => 0.25,
                     true => 0.15,
@@ -89,7 +84,7 @@ fn wrong(what: &str, spec: &str, profile: &Profile) -> Vec<String> {
             let ratios =
                 sequential.iter().zip(&random).map(|(one, other)| (other / one - 1.0).abs()).collect();
             let bound = if what.contains("disturbed") && has_arm(spec) { 0.3 } else { 0.2 };
-            if median(ratios) > bound && !is_broken {
+            if median(ratios) > bound {
                 wrong.push(format!("{what} {spec} {op:?} {sizes:?}: {sequential:.3?}, {random:.3?}"));
             }
         }

@@ -492,8 +492,9 @@ impl Disk {
         self.write_cache.insert(address, end);
         let mut done_ns = sent_ns;
         while self.write_cache.is_over_full() {
-            self.stop_ahead(begin_ns);
-            self.destage(begin_ns);
+            // A medium that has something to write goes on with it at once, whatever the command costs.
+            self.stop_ahead(now_ns);
+            self.destage(now_ns);
             done_ns = done_ns.max(self.medium_free_ns);
         }
         done_ns
