@@ -10,8 +10,8 @@ from bisect import bisect_left, insort
 
 import iogate
 
-PATIENCE = 0.001
-"""How long to wait for what may follow, in seconds."""
+PATIENCE = 0.004
+"""How long to wait for what may follow, in seconds: less than a seek and half a revolution cost."""
 
 RUN_MAX = 128
 """Most requests at once."""

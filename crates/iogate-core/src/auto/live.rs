@@ -319,9 +319,7 @@ impl Live {
                 }
                 return true;
             }
-            let learnt = Learnt::of(&self.refit);
-            let coverage = learnt.coverage.filter(|_| !self.storage.is_kept);
-            self.chooser.set_pricing(Arc::new(Learnt { coverage, ..learnt }));
+            self.chooser.set_pricing(Arc::new(Learnt::of(&self.refit)));
         }
         (self.doubts, self.giving_up) = (0, None);
         let budget = self.pace.granted(now);

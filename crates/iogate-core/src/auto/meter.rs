@@ -77,7 +77,9 @@ pub struct Learnt {
 
 impl Learnt {
     pub(super) fn of(refit: &Refit) -> Learnt {
-        Learnt { profile: refit.profile(), coverage: Some(refit.coverage()) }
+        // What was measured before is to be believed also where this traffic has not shown it.
+        let coverage = (!refit.is_kept()).then(|| refit.coverage());
+        Learnt { profile: refit.profile(), coverage }
     }
 }
 

@@ -249,8 +249,8 @@ pub(super) fn assemble(points: &Points, other: &OpProfile, is_kept: bool) -> OpP
     for of in &mut speedup {
         // Alone is alone, however it was measured; and what differs by less than measurements do is no speedup.
         let mean = of.iter().map(|number| number.value).sum::<u64>() / of.len() as u64;
-        let is_noise = (850..=1_150).contains(&mean)
-            && of.iter().all(|number| (800..=1_200).contains(&number.value));
+        let is_noise =
+            (850..=1_150).contains(&mean) && of.iter().all(|number| (800..=1_200).contains(&number.value));
         let last = if is_noise { of.len() } else { 1 };
         of[..last].iter_mut().for_each(|number| number.value = 1_000);
     }

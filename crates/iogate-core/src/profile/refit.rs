@@ -180,6 +180,11 @@ pub struct Refit {
 }
 
 impl Refit {
+    /// Whether it started from a kept profile.
+    pub fn is_kept(&self) -> bool {
+        self.is_kept
+    }
+
     /// One that starts from a kept profile.
     pub fn from_kept(kept: Profile) -> Refit {
         Refit::new(kept, true)

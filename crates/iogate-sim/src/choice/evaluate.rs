@@ -106,7 +106,11 @@ pub fn auto(mix: &Mix, known: Known) -> Auto {
     let chooser = chooser(mix, profile);
     let pace = Pace::new(REQUESTS_PER_S, Time::ZERO);
     match known {
-        Known::Profile => Auto::new(chooser.beginning_with(Prior::committed()), pace),
+        // Also a profile goes on learning, as it does beside a gate in real time.
+        Known::Profile => {
+            let refit = Refit::from_kept(mix.storage.profile());
+            Auto::new(chooser.beginning_with(Prior::committed()), pace).learning(Meter::new(refit))
+        }
         Known::Nothing => {
             Auto::new(chooser, pace).learning(Meter::new(Refit::from_nothing(kind, rotational)))
         }

@@ -2,7 +2,8 @@
 //!
 //! Of a window, `fifo` and the scheduler in use are simulated whole; of the others a quarter, of the better half of them a half, and
 //! the best of these whole. The scheduler in use is also its own judge: how far the prediction was from what was measured bounds
-//! what is believed of the others, and what changes have not kept of their promises counts against the next ones, for a while.
+//! what is believed of the others, and what changes that were taken back have not kept of their promises counts against the next ones, for a
+//! while.
 //!
 //! What measurements say of a change is kept, for each kind of load, and corrects what is simulated of it from then on (`correction`). A
 //! gain that could as well be an error is measured in turns with what is in use before anything is changed (`turns`).
@@ -66,7 +67,7 @@ const BIAS_MAX: Ln = 916_291;
 const WAIT_STEP: u64 = 8;
 /// Windows after which a change must have shown what it promised; one that makes things worse is taken back after the first.
 const TRIAL_WINDOWS: u32 = 4;
-/// What a change has not kept of its promise fades by one part in so many with each window.
+/// What a change that was taken back has not kept of its promise fades by one part in so many with each window.
 const FADE: Ln = 32;
 /// The longest time, in windows, for which a candidate that has not kept its promise is barred.
 const BAR_MAX: u64 = 1 << 20;
@@ -93,7 +94,7 @@ pub struct Chooser {
     proposal: Option<Proposal>,
     /// How long a request is in the gate with `fifo`, in real time.
     wait: Span,
-    /// By how much changes have shown less than they promised; it fades.
+    /// By how much changes that were taken back have shown less than they promised; it fades.
     miss: Ln,
     corrections: Corrections,
     turns: Option<Box<Turns>>,
@@ -218,7 +219,7 @@ impl Chooser {
             return true;
         }
         let fresh = self.age < WINDOWS as u64 || self.trial.is_some();
-        // While nothing changes, half of what is saved stays saved for a change.
+        // While nothing changes windows are half as large, down to the smallest: the more is left for a change.
         let most = (if fresh { budget } else { budget / 2 } / COST)
             .clamp(REQUESTS_OF_WINDOW[0], REQUESTS_OF_WINDOW[1]);
         let window = match self.reader.read(ring, now, most as usize) {
@@ -391,12 +392,12 @@ impl Chooser {
                 self.status.change.measured = Some(shown);
                 let (from, to, simulated) = (trial.from, self.used, trial.simulated);
                 self.learn(Measured { from, to, simulated, shown });
-                if trial.promised > 0 {
-                    self.miss = self.miss.max(trial.promised - shown);
-                }
                 // What is less than half, but itself reason enough for a change, stays.
                 let enough = GAIN_MIN.max(2 * self.status.error.unwrap_or(0));
                 if shown < (trial.promised / 2).min(enough) {
+                    if trial.promised > 0 {
+                        self.miss = self.miss.max(trial.promised - shown);
+                    }
                     self.bar(self.used);
                     self.set_proposal(trial.from, Reason::Reverted, 0);
                     return;
