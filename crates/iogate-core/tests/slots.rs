@@ -241,6 +241,8 @@ fn a_dispatch_waits_for_a_slot_and_not_for_those_before_it() {
     assert_eq!(serve(0, 5, false), (50, 55), "a clock that goes back does not");
     assert_eq!(station.busy(), Span::from_nanos(135));
     assert_eq!(station.flush(Time::from_nanos(130)), Span::from_nanos(10));
+    let by = |at| station.busy_by(Time::from_nanos(at)).as_nanos();
+    assert_eq!([by(135), by(138), by(200)], [135, 138, 140], "a flush keeps a device busy");
 }
 
 proptest! {

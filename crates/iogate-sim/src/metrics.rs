@@ -165,8 +165,9 @@ pub static RUN: &[Metric<RunResult>] = metrics! {
     "turns_lost" Count Lower "turns lost to the end of a lease" |run| sum_over_apps(run, |app| Some(app.turns.lost as f64));
     "turns_overdue" Count Lower "turns beside others, after waiting for too long"
         |run| sum_over_apps(run, |app| Some(app.turns.overdue as f64));
-    "network_lost" Count Lower "messages lost for want of buffer, and sent again" |run| Some(run.network.lost as f64);
-    "network_timeouts" Count Lower "lost messages that were noticed only by a time-out"
+    "network_lost" Count Lower "segments of at most 1448 bytes lost for want of buffer, and sent again"
+        |run| Some(run.network.lost as f64);
+    "network_timeouts" Count Lower "times that a sender noticed lost segments only by a time-out"
         |run| Some(run.network.timeouts as f64);
 };
 
@@ -339,11 +340,11 @@ fn list_bytes(layer: &LayerResult) -> Option<f64> {
 }
 
 fn dispatch_bytes(layer: &LayerResult) -> Option<f64> {
-    ratio(layer.bytes as f64, layer.dispatches as f64)
+    ratio(layer.dispatched as f64, layer.dispatches as f64)
 }
 
 fn offset_distance(layer: &LayerResult) -> Option<f64> {
-    (layer.dispatches > 0).then_some(layer.offset_distance_mean)
+    layer.offset_distance_mean
 }
 
 fn waiting(layer: &LayerResult) -> Option<f64> {
@@ -422,7 +423,8 @@ mod tests {
             requests: 10,
             bytes: 1000,
             dispatches: 4,
-            offset_distance_mean: 7.0,
+            dispatched: 1000,
+            offset_distance_mean: Some(7.0),
             waiting_mean: Span::from_millis(3),
             waits: vec![
                 (WaitReason::Window, 2, Span::from_secs(1)),

@@ -173,8 +173,11 @@ pub struct LayerResult {
     pub bytes: u64,
     /// Dispatches that left.
     pub dispatches: u64,
-    /// Distance in bytes between the end of a dispatch and the start of the next of the same file, mean over all.
-    pub offset_distance_mean: f64,
+    /// Their bytes.
+    pub dispatched: u64,
+    /// Distance in bytes between the end of a dispatch and the start of the next of the same file and operation, mean over all; `None`
+    /// where no two are of the same.
+    pub offset_distance_mean: Option<f64>,
     /// From arrival to dispatch, mean.
     pub waiting_mean: Span,
     /// Deliberate waits by reason, how many and how long.
@@ -210,10 +213,18 @@ pub struct Chosen {
 }
 
 impl LayerResult {
-    /// The gates of a layer with these statistics, one gate each; `None` if there are none.
-    pub fn of(name: String, scheduler: String, gates: &[&Stats], held_back: u64) -> Option<LayerResult> {
+    /// The gates of a layer with these statistics, one gate each; `None` if there are none. `held_back`: how many requests found a gate
+    /// full, and how long they waited outside, together.
+    pub fn of(
+        name: String,
+        scheduler: String,
+        gates: &[&Stats],
+        held_back: (u64, Span),
+    ) -> Option<LayerResult> {
+        let (held_back, outside) = held_back;
         let ops = || gates.iter().flat_map(|stats| &stats.ops);
-        let waiting: u64 = ops().map(|op| op.waiting_ns.sum()).sum();
+        let within: u64 = ops().map(|op| op.waiting_ns.sum()).sum();
+        let waiting = within.saturating_add(outside.as_nanos());
         let waited: u64 = ops().map(|op| op.waiting_ns.count()).sum();
         let distance: f64 = ops().map(|op| op.offset_distance_bytes.sum() as f64).sum();
         let distances: u64 = ops().map(|op| op.offset_distance_bytes.count()).sum();
@@ -228,7 +239,8 @@ impl LayerResult {
             requests: ops().map(|op| op.request_bytes.count()).sum(),
             bytes: ops().map(|op| op.request_bytes.sum()).sum(),
             dispatches: ops().map(|op| op.dispatch_bytes.count()).sum(),
-            offset_distance_mean: distance / distances.max(1) as f64,
+            dispatched: ops().map(|op| op.dispatch_bytes.sum()).sum(),
+            offset_distance_mean: (distances > 0).then(|| distance / distances as f64),
             waiting_mean: Span::from_nanos(waiting / waited.max(1)),
             waits: waits.collect(),
             held_back,
@@ -250,8 +262,8 @@ pub struct NetworkResult {
     pub messages: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Messages lost for want of buffer, and sent again.
+    /// Segments lost for want of buffer, and sent again: frames of at most 1448 bytes, of which a message has one or more.
     pub lost: u64,
-    /// Of these, those that were noticed only by a time-out.
+    /// How often a sender noticed a loss only by a time-out.
     pub timeouts: u64,
 }

@@ -350,6 +350,11 @@ fn refusals_of_settings_name_them() {
         ("servers.gate.dept=1", "unknown key 'dept' in a gate with fifo; did you mean 'depth'?"),
         ("servers.gate.window=1s", "unknown key 'window' in a gate with fifo"),
         (
+            "servers.gate={ scheduler = 'twins', node = 1 }",
+            "servers.gate.node: each gate has the index of its own node; remove it",
+        ),
+        ("network.retransmit=1s", "network.retransmit: a network without buffer does not use it; remove it"),
+        (
             "servers.gate={ scheduler = 'auto', quantum_base = '32KiB' }",
             "quantum_base with scheduler = \"auto\": what chooses a scheduler chooses its parameters, too",
         ),

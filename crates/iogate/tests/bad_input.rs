@@ -236,6 +236,7 @@ const CASES: &[(i32, &str, &str)] = &[
     (2, "sim windows --shard 3/2", "expected I/N with I from 1 to N"),
     (2, "sim windows --set nonsense", "expected key=value"),
     (2, "sim windows --set no.such=1", "unknown key 'no'"),
+    (2, "sim windows --set network.retransmit=1s", "network.retransmit: a network without buffer"),
     (2, "sim windows --seeds 0", "expected 1 to 100000"),
     (2, "sim windows --threads 0", "expected at least 1"),
     (1, "sim windows --json nowhere/o.json", "nowhere/o.json cannot be written"),

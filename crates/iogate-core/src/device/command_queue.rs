@@ -2,9 +2,9 @@
 //!
 //! **Charged:** of the commands that the disk holds, the one next that its head reaches first: seek *and* rotation from where the head
 //! then is, on the platter of [`Disk`] at its angle at that time, each disk with a phase of its own. A command that has
-//! waited for longer than the age limit goes first. The write cache is emptied by the same choice: its ranges stand beside the
-//! commands. What a cache holds is answered over the interface, one answer after the other, without the arm. A command's overhead is
-//! paid while others are served.
+//! waited for longer than the age limit goes first; where it is a write that waits for room in the cache, the arm only makes room. The
+//! write cache is emptied by the same choice: its ranges stand beside the commands. What a cache holds is answered over the interface,
+//! one answer after the other, without the arm. A command's overhead is paid while others are served.
 //!
 //! **Left out:** what firmware does besides (priorities of reads over the write cache, a choice further ahead than one command, wrong
 //! predictions, whole tracks that are read while the head waits), commands of SATA that need an empty queue, and SAS's ordered and
@@ -86,11 +86,16 @@ impl CommandQueue {
 
     /// What the arm does from `now` on: what its head reaches first, but for what has waited too long.
     fn choose(&self, now: Time) -> Option<Choice> {
-        if let Some(index) = self.candidates().iter().position(|command| !self.is_stalled(command))
-            && now.since(self.commands[index].arrived) > self.age_limit
-        {
-            return Some(Choice::Command(index));
-        }
+        let makes_room = match self.candidates().first() {
+            Some(oldest) if now.since(oldest.arrived) > self.age_limit => {
+                if !self.is_stalled(oldest) {
+                    return Some(Choice::Command(0));
+                }
+                // Nothing but room in the cache helps it, and what streams would be reached first for ever.
+                true
+            }
+            _ => false,
+        };
         let head = self.disk.head_at(now.as_nanos());
         // Of equals the first, so that the order of arrival decides.
         let mut best: Option<(u64, Choice)> = None;
@@ -119,7 +124,7 @@ impl CommandQueue {
             }
         };
         for (index, command) in self.candidates().iter().enumerate() {
-            if !self.is_stalled(command) {
+            if !makes_room && !self.is_stalled(command) {
                 let streams = command.op == Op::Read && self.disk.streams_into(command.address);
                 consider(Choice::Command(index), command.ready, command.start, command.op, streams);
             }

@@ -190,8 +190,16 @@ impl Station {
 
     /// How long a flush takes that is asked for at `now`. It begins when everything before it has ended.
     pub fn flush(&mut self, now: Time) -> Span {
+        self.flush_disturbed(now, |_, span| span)
+    }
+
+    /// The same, if it takes what `disturbed` makes of when it begins and how long the device takes.
+    pub fn flush_disturbed(&mut self, now: Time, disturbed: impl FnOnce(Time, Span) -> Span) -> Span {
         let begin = now.max(self.began).max(self.busy_until);
-        (begin + self.device.flush(begin)).since(now)
+        let span = disturbed(begin, self.device.flush(begin));
+        self.busy += span;
+        self.busy_until = begin + span;
+        self.busy_until.since(now)
     }
 
     /// How long anything was in service, with all that has begun.

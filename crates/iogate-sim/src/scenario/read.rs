@@ -84,6 +84,9 @@ fn read(root: &Value, files: &Files<'_>, problems: &Problems) -> Option<Scenario
 }
 
 fn network(table: &Table<'_>) -> Network {
+    if !table.has("buffer") {
+        table.refuse(&["retransmit"], "a network without buffer");
+    }
     let network = Network {
         latency: table.span("latency"),
         jitter: table.span("jitter"),

@@ -45,7 +45,7 @@ impl World<'_> {
     }
 
     /// Tells who watches of a transfer.
-    fn observe(&mut self, node: u32, &Begun { io, start, end }: &Begun) {
+    pub(super) fn observe(&mut self, node: u32, &Begun { io, start, end }: &Begun) {
         let server = node - self.first_server();
         let Io { op, file, offset, bytes, app, requests, .. } = io;
         self.observer.served(&Served { server, app, file, op, offset, bytes, requests, start, end });

@@ -141,6 +141,11 @@ impl Block {
             return None;
         }
         let io = self.lift.next(now, &mut self.placed)?;
+        self.begin(now, io)
+    }
+
+    /// Serves a transfer and counts it.
+    fn begin(&mut self, now: Time, io: Io) -> Option<Begun> {
         let (start, end) = self.serve(now, &io)?;
         self.transfers += 1;
         self.bytes += io.bytes;
@@ -157,11 +162,7 @@ impl Block {
         while self.later.front().is_some_and(|before| before.begin <= now) {
             self.later.pop_front();
         }
-        if start > now {
-            let (busy, busy_until) = (self.station.busy(), self.station.busy_until());
-            let repositions = self.station.device().repositions();
-            self.later.push_back(Before { begin: start, busy, busy_until, repositions });
-        }
+        self.note_before(now, start);
         let mut visit = self.station.begin(start);
         if self.placed.is_empty() {
             self.placement.for_each_piece(io.op, io.file, io.offset, io.bytes, |address, bytes| {
@@ -175,6 +176,15 @@ impl Block {
         }
         let span = self.faults.slowed(start, visit.span());
         Some((start, visit.end_after(span)))
+    }
+
+    /// Notes what there is before something that begins at `begin`, if that is later.
+    fn note_before(&mut self, now: Time, begin: Time) {
+        if begin > now {
+            let (busy, busy_until) = (self.station.busy(), self.station.busy_until());
+            let repositions = self.station.device().repositions();
+            self.later.push_back(Before { begin, busy, busy_until, repositions });
+        }
     }
 
     /// Gives a device that orders by itself all that there is.
@@ -229,7 +239,7 @@ impl Block {
 
     /// Writes so many bytes of journal behind all that has begun, and has the device flush: when that has ended. Nothing begins before.
     /// A device that orders by itself gets the journal as one more transfer of `owner`, and is not flushed.
-    pub(super) fn flush(&mut self, now: Time, owner: Owner, bytes: u64) -> Option<Time> {
+    pub(super) fn flush(&mut self, now: Time, owner: Owner, bytes: u64) -> Option<(Begun, Time)> {
         let offset = self.journal;
         self.journal = (offset + bytes) % JOURNAL_BYTES;
         let io = Io {
@@ -248,11 +258,12 @@ impl Block {
             self.submit(now, io);
             return None;
         }
-        let (_, end) = self.serve(now, &io)?;
-        let flush = self.faults.slowed(end, self.station.flush(end));
-        self.flushed = end + flush;
+        let begun = self.begin(now, io)?;
+        self.note_before(now, begun.end.max(self.station.busy_until()));
+        let slowed = |begin, span| self.faults.slowed(begin, span);
+        self.flushed = begun.end + self.station.flush_disturbed(begun.end, slowed);
         self.finish = self.finish.max(self.flushed);
-        Some(self.flushed)
+        Some((begun, self.flushed))
     }
 
     /// A transfer has ended.

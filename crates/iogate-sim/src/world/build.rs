@@ -329,7 +329,8 @@ impl<'a> World<'a> {
             },
         };
         let stats: Vec<&Stats> = gates.iter().map(|gate| gate.stats()).collect();
-        let held_back = nodes.iter().map(|node| node.held_back).sum();
+        let held_back = nodes.iter().map(|node| node.held_back);
+        let held_back = held_back.fold((0, Span::ZERO), |sum, node| (sum.0 + node.0, sum.1 + node.1));
         let mut layer = LayerResult::of(self.layer_name(first), scheduler, &stats, held_back)?;
         for (calls, bytes) in nodes.iter().filter_map(|node| Some(node.lists.as_ref()?.sent)) {
             layer.lists += calls;

@@ -270,7 +270,9 @@ impl World<'_> {
         let journal = this.cache.as_ref().map_or(0, |cache| cache.journal);
         let owner = Owner::Cache(io);
         // On a device that is stopped for good it never ends.
-        if let Some(end) = this.block.as_mut().and_then(|block| block.flush(now, owner, journal)) {
+        let flushed = this.block.as_mut().and_then(|block| block.flush(now, owner, journal));
+        if let Some((begun, end)) = flushed {
+            self.observe(node, &begun);
             self.queue.add(end, Event::Transferred { node, owner });
         }
     }

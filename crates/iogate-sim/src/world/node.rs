@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use iogate_core::{Gate, GateConfig, Time};
+use iogate_core::{Gate, GateConfig, Span, Time};
 
 use super::block::Block;
 use super::cached::NodeCache;
@@ -20,9 +20,10 @@ pub(super) struct Node {
     /// What its clock shows at the start of the run.
     pub(super) clock: Time,
     pub(super) processor: Processor,
-    /// Requests that found the gate full.
-    pub(super) outside: VecDeque<u32>,
-    pub(super) held_back: u64,
+    /// Requests that found the gate full, and since when.
+    pub(super) outside: VecDeque<(u32, Time)>,
+    /// How many did, and for how long those that have come in waited for that, together.
+    pub(super) held_back: (u64, Span),
     /// When it will be looked at again because its gate asked for that.
     pub(super) wake: Time,
     /// Whether it is on the list of nodes to look at in this instant.
@@ -54,7 +55,7 @@ impl Node {
             clock,
             processor: Processor::new(processor),
             outside: VecDeque::new(),
-            held_back: 0,
+            held_back: (0, Span::ZERO),
             wake: Time::MAX,
             touched: false,
             lost: false,

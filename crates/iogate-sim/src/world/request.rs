@@ -270,8 +270,8 @@ impl World<'_> {
         let node = &mut self.nodes[to as usize];
         if !node.outside.is_empty() || !self.admit(to, piece)? {
             let node = &mut self.nodes[to as usize];
-            node.outside.push_back(piece);
-            node.held_back += 1;
+            node.outside.push_back((piece, self.queue.now()));
+            node.held_back.0 += 1;
         }
         self.touch(to);
         Ok(())
@@ -327,11 +327,13 @@ impl World<'_> {
     }
 
     fn ask_gate(&mut self, node: u32) -> Result<(), SimError> {
-        while let Some(&piece) = self.nodes[node as usize].outside.front() {
+        while let Some(&(piece, since)) = self.nodes[node as usize].outside.front() {
             if !self.admit(node, piece)? {
                 break;
             }
-            self.nodes[node as usize].outside.pop_front();
+            let this = &mut self.nodes[node as usize];
+            this.outside.pop_front();
+            this.held_back.1 += self.queue.now().since(since);
         }
         self.choose(node);
         loop {

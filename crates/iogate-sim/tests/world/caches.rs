@@ -1,6 +1,6 @@
 //! Caches of servers and clients, and slots, where the outcome can be worked out by hand.
 
-use iogate_core::{Op, Span};
+use iogate_core::{FileId, Op, Span};
 use iogate_sim::cache::{CacheConfig, CacheStats, Kernel, PAGE};
 use iogate_sim::metrics::{APP, find};
 use iogate_sim::result::RunResult;
@@ -8,7 +8,7 @@ use iogate_sim::rng::Distribution;
 use iogate_sim::scenario::{Fault, FaultKind, Pattern, Scenario, ServerCache, Sharing};
 
 use super::common::{app, scenario};
-use super::observe::run;
+use super::observe::{run, watch};
 
 const MIB: u64 = 1 << 20;
 
@@ -217,7 +217,7 @@ fn a_lost_client_takes_what_it_has_not_sent_along() {
         vec![Fault { from: Span::from_millis(1_040), until: None, kind: FaultKind::LostClient { node: 0 } }];
     let result = run(&s);
     assert!(result.apps[0].lost);
-    assert_eq!(result.servers[0].bytes, 8 * MIB, "what it had sent is written");
+    assert_eq!(result.servers[0].bytes, 8 * MIB + (16 << 10), "what it had sent is written, with a journal");
 }
 
 #[test]
@@ -225,6 +225,26 @@ fn a_phase_lasts_until_what_it_wrote_is_durable() {
     let result = run(&closing(true));
     let phase = &result.apps[0].phases[0];
     assert_eq!((phase.bytes, phase.end.since(phase.start)), (8 * MIB, Span::from_millis(80)));
+}
+
+#[test]
+fn a_sync_s_journal_is_a_transfer_and_its_flush_keeps_the_device_busy() {
+    let mut s = closing(true);
+    s.cluster.servers.device = "hdd".into();
+    for slowed in [false, true] {
+        if slowed {
+            let kind = FaultKind::SlowServer { server: 0, factor: 3.0 };
+            s.faults = vec![Fault { from: Span::ZERO, until: None, kind }];
+        }
+        let (result, seen) = watch(&s);
+        let (server, journal) = (&result.servers[0], 16 << 10);
+        assert_eq!((server.bytes, server.dispatches), (8 * MIB + journal, seen.served.len() as u64));
+        let last = seen.served.last().expect("something is served");
+        assert_eq!((last.file, last.bytes), (FileId(u64::MAX), journal));
+        // Written back, the journal, the flush: one after the other, without a pause.
+        assert!(last.end < result.apps[0].end, "the flush takes time");
+        assert_eq!(server.busy, result.makespan);
+    }
 }
 
 #[test]

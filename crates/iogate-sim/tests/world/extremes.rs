@@ -55,10 +55,11 @@ fn bandwidth() -> impl Strategy<Value = String> {
     let buffered = (
         key("bandwidth", &["'1B/s'", "'1MB/s'", "'1000000GB/s'"]),
         key("buffer", &["'unlimited'", "1", "'10KiB'", "'1TiB'"]),
+        key("retransmit", SOME_TIMES),
     );
     prop_oneof![
         1 => key("bandwidth", &["'unlimited'"]),
-        3 => buffered.prop_map(|(bandwidth, buffer)| format!("{bandwidth}{buffer}")),
+        3 => buffered.prop_map(|(bandwidth, buffer, retransmit)| format!("{bandwidth}{buffer}{retransmit}")),
     ]
 }
 
@@ -74,9 +75,8 @@ fn order() -> impl Strategy<Value = String> {
 prop_compose! {
     fn network()(latency in key("latency", TIMES), jitter in key("jitter", TIMES),
         bandwidth in bandwidth(),
-        retransmit in key("retransmit", SOME_TIMES),
         header in key("header", &["0", "5000"])) -> String {
-        format!("[network]\n{latency}{jitter}{bandwidth}{retransmit}{header}")
+        format!("[network]\n{latency}{jitter}{bandwidth}{header}")
     }
 }
 

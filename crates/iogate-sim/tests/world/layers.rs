@@ -1,6 +1,7 @@
 //! Requests on their way through gates on clients, on forwarders and on servers.
 
 use iogate_core::{Op, Span};
+use iogate_sim::metrics::{RUN, find};
 use iogate_sim::result::RunResult;
 use iogate_sim::scenario::{Forwarders, GateSpec, Pattern, ProcessorSpec, Scenario, Sharing, Spread};
 
@@ -144,4 +145,19 @@ fn requests_wait_outside_of_a_full_gate() {
     assert_eq!(result.layers[0].held_back, 7);
     assert_eq!(result.makespan, Span::from_micros(1_000));
     assert!(seen.served.iter().map(|served| served.offset).is_sorted(), "they come in in their order");
+    // The first waits for nobody, the last for nine: outside, and then within.
+    assert_eq!(result.layers[0].waiting_mean, Span::from_micros(450));
+}
+
+#[test]
+fn dispatches_are_measured_by_what_has_left_and_distances_where_there_are_some() {
+    let mut s = scenario(1, "unit:100", "fifo");
+    s.time_max = Span::from_micros(350);
+    s.apps = vec![app(1, 10, 1_000, 1_000)];
+    let of = |s: &Scenario, name: &str| find(RUN, name).expect("a metric").of(&run(s));
+    assert!(run(&s).cut_off);
+    assert_eq!(of(&s, "dispatch_bytes"), Some(1_000.0), "four of ten have left");
+    assert_eq!(of(&s, "offset_distance"), Some(0.0), "each goes on where the one before it has ended");
+    s.time_max = Span::from_micros(50);
+    assert_eq!(of(&s, "offset_distance"), None, "there is one dispatch");
 }

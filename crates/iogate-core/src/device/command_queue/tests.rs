@@ -207,6 +207,43 @@ fn what_has_waited_too_long_goes_first() {
     assert!(waited > bound && waited < bound + Span::from_millis(50), "{waited}");
 }
 
+/// A stream of reads goes on where the head is, and no range of the cache is reached as early: only the age limit lets the arm make room.
+#[test]
+fn a_write_that_waits_for_room_behind_a_stream_of_reads_is_taken_in_when_it_has_waited_too_long() {
+    let waits = |age_limit| {
+        let config = DiskConfig { write_cache_bytes: 1 << 20, segments: 8, ..CONFIG };
+        let mut queue = CommandQueue::new(Disk::new(config), 31, age_limit);
+        let mut numbers = Numbers(2);
+        let bytes = 1 << 16;
+        let mut stream = (0..).step_by(1 << 16).map(|address| Transfer { op: Op::Read, address, bytes });
+        (0..4).for_each(|tag| queue.submit(Time::ZERO, tag, stream.next().unwrap()));
+        // More than the cache holds, far away.
+        let far = (50..76).map(|tag| (tag, (800_000 + numbers.below(200_000)) << 16));
+        far.for_each(|(tag, address)| {
+            queue.submit(Time::ZERO, tag, Transfer { op: Op::Write, address, bytes })
+        });
+        let (mut waits, mut reads) = (Vec::new(), 0);
+        while reads < 2_000 {
+            let at = queue.next_event().unwrap();
+            match queue.ended(at) {
+                Some((tag, end)) if tag < 4 => {
+                    reads += 1;
+                    queue.submit(end, tag, stream.next().unwrap());
+                }
+                Some((_, end)) => waits.push(end.since(Time::ZERO)),
+                None => {}
+            }
+        }
+        waits
+    };
+    assert_eq!(waits(FAR).len(), 16, "what the cache holds");
+    let bound = Span::from_millis(500);
+    let waits = waits(bound);
+    assert_eq!(waits.len(), 26);
+    let last = *waits.last().unwrap();
+    assert!(last > bound && last < bound + Span::from_millis(200), "{last}");
+}
+
 #[test]
 fn a_write_cache_takes_writes_at_once_and_is_emptied_beside_the_reads() {
     let config = DiskConfig { write_cache_bytes: 1 << 20, ..CONFIG };

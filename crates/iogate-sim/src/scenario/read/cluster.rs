@@ -23,6 +23,8 @@ use crate::scenario::{
 const FORWARD_DEPTH: u32 = 16;
 /// In the place of a scheduler: it is chosen.
 const AUTO: &str = "auto";
+/// The parameter of schedulers that is not to be set: [`GateSpec::config`] does.
+const NODE: &str = "node";
 
 pub(super) fn read(root: &Table<'_>, files: &Files<'_>) -> Option<Cluster> {
     let (clients, servers) = (root.table("clients"), root.table("servers"));
@@ -264,12 +266,16 @@ fn gate(table: &Table<'_>, depth: u32) -> GateSpec {
     let params = scheduler.kind().params();
     for (key, value) in table.further() {
         if params.iter().any(|param| param.name == key) {
-            if let Err(error) = scheduler.set(key, &value.to_string()) {
+            if key == NODE {
+                let path = table.path_of(key);
+                table.unfit(key, format!("{path}: each gate has the index of its own node; remove it"));
+            } else if let Err(error) = scheduler.set(key, &value.to_string()) {
                 table.unfit(key, error.to_string());
             }
             continue;
         }
-        let names = || GATE.keys.iter().map(|key| key.name).chain(params.iter().map(|param| param.name));
+        let params = params.iter().map(|param| param.name).filter(|name| *name != NODE);
+        let names = || GATE.keys.iter().map(|key| key.name).chain(params.clone());
         let kind = ProblemKind::UnknownKey {
             key: key.into(),
             table: format!("a gate with {name}"),

@@ -335,7 +335,7 @@ pub(super) static NETWORK: Schema = Schema {
             "retransmit",
             Takes::Time(1),
             Is("200ms"),
-            "shortest time until a loss without an answer is noticed",
+            "with `buffer`: shortest time until a loss without an answer is noticed",
         ),
         key("header", Takes::Bytes(0, 1 << 20), Is("128"), "bytes of a message besides its data"),
     ],

@@ -37,6 +37,8 @@ pub(super) fn of_mounts(work: &Work, outcome: &Outcome, servers: Vec<ServerMeasu
     let stats: Vec<_> = servers.iter().map(|server| &server.stats).collect();
     let held_back = stats.iter().map(|stats| stats.rejected_full).sum();
     let scheduler = servers.first().map_or_else(String::new, |server| server.scheduler.clone());
+    // How long a thread waits for room is not measured.
+    let held_back = (held_back, Span::ZERO);
     let mut layer = LayerResult::of(iogate_sim::metrics::SERVERS.into(), scheduler, &stats, held_back);
     if let Some(layer) = &mut layer {
         note_choices(layer, servers.iter().map(|server| server.choice.as_ref()), clock.end);

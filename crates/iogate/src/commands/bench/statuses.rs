@@ -81,8 +81,9 @@ fn layer_result(name: &str, nodes: &[NodeStatus], now: Time) -> Option<LayerResu
         requests: gates().map(|gate| gate.requests()).sum(),
         bytes: gates().map(|gate| gate.bytes()).sum(),
         dispatches: gates().map(|gate| gate.dispatches()).sum(),
+        dispatched: sum(nodes, |op| &op.dispatch_bytes).1.round() as u64,
         offset_distance_mean: mean(nodes, |op| &op.offset_distance_bytes),
-        waiting_mean: Span::from_nanos(mean(nodes, |op| &op.waiting_ns) as u64),
+        waiting_mean: Span::from_nanos(mean(nodes, |op| &op.waiting_ns).unwrap_or_default() as u64),
         waits: waits.collect(),
         held_back: gates().map(|gate| gate.rejected_full).sum(),
         lists: 0,
@@ -97,11 +98,16 @@ fn layer_result(name: &str, nodes: &[NodeStatus], now: Time) -> Option<LayerResu
     Some(layer)
 }
 
-/// The mean over all values at all nodes; 0 where there are none.
-fn mean(nodes: &[NodeStatus], of: impl Fn(&OpSummary) -> &Distribution) -> f64 {
-    let values = || nodes.iter().flat_map(NodeStatus::ops).map(&of);
-    let count: u64 = values().map(|value| value.count).sum();
-    values().map(|value| value.mean * value.count as f64).sum::<f64>() / count.max(1) as f64
+/// How many values there are at all nodes, and their sum.
+fn sum(nodes: &[NodeStatus], of: impl Fn(&OpSummary) -> &Distribution) -> (u64, f64) {
+    let values = nodes.iter().flat_map(NodeStatus::ops).map(of);
+    values.fold((0, 0.0), |(count, sum), of| (count + of.count, sum + of.mean * of.count as f64))
+}
+
+/// The mean over all values at all nodes, if there are some.
+fn mean(nodes: &[NodeStatus], of: impl Fn(&OpSummary) -> &Distribution) -> Option<f64> {
+    let (count, sum) = sum(nodes, of);
+    (count > 0).then(|| sum / count as f64)
 }
 
 /// What a request spent outside of gates and devices: from the means of all. Of a request that a forwarder sends to several
@@ -110,6 +116,7 @@ fn path_time(outcome: &Outcome, forwarders: &[NodeStatus], servers: &[NodeStatus
     let tallies = || outcome.processes.iter().flatten().map(|measured| &measured.tally);
     let requests: u64 = tallies().map(|tally| tally.requests).sum();
     let total: u64 = tallies().map(|tally| tally.request_time_ns).sum();
+    let mean = |nodes, of: fn(&OpSummary) -> &Distribution| mean(nodes, of).unwrap_or_default();
     let waited = mean(forwarders, |op| &op.waiting_ns) + mean(servers, |op| &op.waiting_ns);
     let served = mean(servers, |op| &op.service_ns);
     let path = total as f64 / requests.max(1) as f64 - waited - served;
