@@ -522,7 +522,7 @@ impl Gate {
             Blocker::Dispatch(_) => NONE,
         };
         self.mark_awaited(now, slot);
-        self.account_hold(now, slot, Some(blocker));
+        self.account_hold(now, slot, blocker);
         let waiters = match blocker {
             Blocker::Request(blocker) => &mut self.pending.slot_mut(blocker).waiters,
             Blocker::Dispatch(id) => self.service.waiters(id),

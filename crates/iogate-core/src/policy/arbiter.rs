@@ -316,7 +316,8 @@ impl Arbiter {
 
     /// The application of a class, and whether it waits for its cap.
     pub(crate) fn is_capped(&self, id: ClassId) -> (AppId, bool) {
-        (self.classes[id.index()].app, self.is_held_back(id))
+        let class = &self.classes[id.index()];
+        (class.app, class.waiting > 0 && self.is_held_back(id))
     }
 
     /// Of those that wait for their cap, the first for which it is over by then: when that was, and which.
