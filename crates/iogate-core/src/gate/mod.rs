@@ -369,8 +369,9 @@ impl Gate {
 
     /// Closes the gate: no more submissions, and no deliberate waits for what is in it.
     pub fn drain(&mut self, now: Time) {
-        self.advance(now);
+        let now = self.advance(now);
         self.closed = true;
+        self.mark_later(now, Time::MAX);
     }
 
     /// Requests in the gate (pieces of split ones count): queued, held back or in service.

@@ -230,7 +230,7 @@ impl Arbiter {
             self.end_think(now, id);
         }
         let is_alone = !self.is_asked() && self.admitted == self.classes[id.index()].admitted as usize;
-        let conforms = self.conform(now, id);
+        let conforms = self.all_conform_at(id) <= now;
         let class = &mut self.classes[id.index()];
         // Who is alone has a lot's worth of requests admitted at any time: no run of its own ends where a lot would.
         let ahead = class.estimate.saturating_mul(class.admitted.into());
@@ -444,6 +444,11 @@ impl Arbiter {
             // Nobody escapes the cap of what it is within.
             None => self.many_of(within),
         }
+    }
+
+    /// Whether one more class can be told apart.
+    pub(super) fn has_room(&self) -> bool {
+        !self.free.is_empty() || self.classes.len() < CLASSES_MAX
     }
 
     /// A class that is within nothing, and that no application leads to; `None`: there is no room.

@@ -153,6 +153,18 @@ impl Arbiter {
         self.lent > 0 && self.classes[id.index()].waiting > 0 && !self.is_held_back(id)
     }
 
+    /// Somebody who waits, whatever for: who would wait for a cap for the shortest time, if anybody does.
+    pub(crate) fn anybody(&mut self) -> Option<ClassId> {
+        let Some(&(_, _, mut id)) = self.capped.first() else {
+            return self.is_asked().then(|| self.descend(None));
+        };
+        // A branch that waits for its cap has somebody within it who waits for nothing else.
+        while self.is_branch(id) {
+            id = self.first_ready(self.classes[id.index()].inner)?.1;
+        }
+        Some(id)
+    }
+
     /// For whom the open lot is.
     pub(crate) fn lot_of(&self) -> Option<AppId> {
         self.last.map(|last| self.classes[last.index()].app)

@@ -87,6 +87,11 @@ impl Pair {
             let expected = (naive.finish, naive.since, self.naive.waiting(at), self.naive.serving(at));
             prop_assert_eq!(said, expected, "{} at {}", naive.app, self.now);
         }
+        // Whether they have come or not.
+        for app in (1..9).map(AppId) {
+            let (said, expected) = (self.real.may_go_at(app).as_nanos(), self.naive.may_go_at(app));
+            prop_assert_eq!(said, expected, "{} is let go, at {}", app, self.now);
+        }
         Ok(())
     }
 }
