@@ -10,7 +10,7 @@ use super::{DispatchId, Gate};
 use crate::blame::{Blame, Place};
 use crate::global_policy::Usage;
 use crate::hash::HashMap;
-use crate::policy::{Arbiter, ClassId, Entitlement, Leaf, Next, Policy, Standing};
+use crate::policy::{Arbiter, ClassId, Entitlement, Leaf, Next, Policy, Standing, ToDo};
 use crate::queue::{AWAITED, NONE, Pending, Slot, SlotId, State};
 use crate::request::{AppId, Op};
 use crate::sched::{ConfigError, Prices};
@@ -427,7 +427,8 @@ impl Gate {
         self.mark_later(now, now);
         loop {
             let admission = self.admission.as_mut()?;
-            match admission.arbiter.next(now, self.pending.queued > 0) {
+            let to_do = if self.pending.queued > 0 { ToDo::Some } else { ToDo::None };
+            match admission.arbiter.next(now, to_do) {
                 Next::Admit(id) => self.admit_of(now, id),
                 Next::Wait(at, _) if self.closed && at > now => {
                     // Nothing is waited for any more.
@@ -436,6 +437,26 @@ impl Gate {
                     self.admit_deferred(now, first);
                 }
                 next => return admission.waits(next),
+            }
+        }
+    }
+
+    /// Nothing that the scheduler has may go in this window: admits others as if it had nothing. True if it is to be asked again; else it
+    /// is known when to look again, if nothing happens before.
+    #[cold]
+    pub(super) fn admit_beside(&mut self, now: Time, again: &mut Option<(Time, WaitReason)>) -> bool {
+        let Some(admission) = self.admission.as_mut().filter(|admission| admission.arbiter.is_asked()) else {
+            return false;
+        };
+        let to_do = if self.service.len() > 0 { ToDo::None } else { ToDo::Later };
+        match admission.arbiter.next(now, to_do) {
+            Next::Admit(id) => {
+                self.admit_of(now, id);
+                true
+            }
+            next => {
+                *again = admission.waits(next);
+                false
             }
         }
     }

@@ -31,7 +31,8 @@ impl Pair {
                 self.serving.push((self.now + took, class, id, took));
             }
             let to_do = !self.queue.is_empty() || self.serving.len() == self.depth;
-            let (real, naive) = (self.real.next(at, to_do), self.naive.next(self.now, to_do));
+            let real = self.real.next(at, if to_do { ToDo::Some } else { ToDo::None });
+            let naive = self.naive.next(self.now, to_do);
             match (real, naive) {
                 (Next::Admit(id), Ok(class)) => {
                     let (app, expected) = (self.real.is_capped(id).0, self.naive.classes[class].app);
