@@ -135,16 +135,25 @@ impl Account {
 /// Where a request is, as far as the account is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
+    /// Waits for one of another application.
     Held,
+    /// Waits for one of its own application.
+    HeldOwn,
     Queued,
     Deferred,
+    /// What [`Class::Deferred`] and [`Class::HeldOwn`] are while the application waits for its cap.
     Capped,
+    CappedOwn,
     Served,
     None,
 }
 
 /// Requests by class.
 pub(super) type Counts = [u32; Class::None as usize];
+
+/// The classes that [`App::book`] books, in its order.
+const BOOKED: [Class; 6] =
+    [Class::Queued, Class::Deferred, Class::Capped, Class::CappedOwn, Class::HeldOwn, Class::Served];
 
 /// A request's part of an instant where there are so many.
 const PARTS: [i64; 64] = {
@@ -262,8 +271,7 @@ impl App {
             let (was, is) = (was[class as usize], self.counts[class as usize]);
             i64::from(was) * before - i64::from(is) * after
         };
-        let by = [Class::Queued, Class::Deferred, Class::Capped, Class::Served].map(by);
-        self.book(clocks, by);
+        self.book(clocks, BOOKED.map(by));
     }
 
     /// The time since the last change goes by.
@@ -275,9 +283,11 @@ impl App {
         }
     }
 
-    /// Adds so many (queued, deferred, capped, in service) times what the clocks show.
+    /// Adds so many of each class ([`BOOKED`]) times what the clocks show.
     #[inline]
-    fn book(&mut self, clocks: &Clocks, [queued, deferred, capped, served]: [i64; 4]) {
+    fn book(&mut self, clocks: &Clocks, by: [i64; BOOKED.len()]) {
+        let [queued, deferred, capped, capped_own, held_own, served] = by;
+        let capped = capped + capped_own;
         let rest = usize::from(REST);
         let used = clocks.used;
         let mut add = |by: i64, of: &[i64; COLUMNS + 1]| {
@@ -300,6 +310,10 @@ impl App {
             self.causes[Cause::Share as usize] += product(deferred, clocks.total);
             self.causes[Cause::Cap as usize] += product(capped, clocks.total);
         }
+        if held_own != 0 {
+            self.causes[Cause::Order as usize] += product(held_own, clocks.total);
+            self.row[usize::from(self.column)] += product(held_own, clocks.total);
+        }
         if served != 0 {
             self.causes[Cause::Beside as usize] += product(served, clocks.total - clocks.own);
             // What is not the others'.
@@ -314,27 +328,33 @@ impl App {
         self.row[usize::from(column)] += own;
     }
 
-    /// What it takes itself is in this column from now on.
+    /// What it takes itself, and waits for itself, is in this column from now on.
     pub(super) fn set_column(&mut self, clocks: &Clocks, column: u8) {
-        let served = i64::from(self.counts[Class::Served as usize]) * self.part();
-        let own = product(served, clocks.total - clocks.served_sum);
+        let times = |class: Class| i64::from(self.counts[class as usize]) * self.part();
+        let own = product(times(Class::Served), clocks.total - clocks.served_sum)
+            + product(times(Class::HeldOwn), clocks.total);
         self.row[usize::from(self.column)] += own;
         self.row[usize::from(column)] -= own;
         self.column = column;
     }
 
-    /// Its deferred requests wait for its cap, or do no more.
+    /// Its deferred requests wait for its cap, or do no more, and with them those that wait for its own.
     pub(super) fn set_capped(&mut self, clocks: &Clocks, is_capped: bool) {
-        let deferred = self.counts[self.class(Class::Deferred) as usize];
+        let moved = [Class::Deferred, Class::HeldOwn];
+        let moved = moved.map(|class| (class, self.counts[self.class(class) as usize]));
         let was = self.begin_change(clocks).unwrap_or(self.counts);
-        self.shift(Class::Deferred, Class::None, deferred);
+        moved.iter().for_each(|(class, count)| self.shift(*class, Class::None, *count));
         self.is_capped = is_capped;
-        self.shift(Class::None, Class::Deferred, deferred);
+        moved.iter().for_each(|(class, count)| self.shift(Class::None, *class, *count));
         self.book_changes(clocks, &was);
     }
 
     fn class(&self, class: Class) -> Class {
-        if class == Class::Deferred && self.is_capped { Class::Capped } else { class }
+        match class {
+            Class::Deferred if self.is_capped => Class::Capped,
+            Class::HeldOwn if self.is_capped => Class::CappedOwn,
+            class => class,
+        }
     }
 
     /// Somebody else gets a column.
@@ -432,8 +452,7 @@ impl App {
         let part = self.part();
         self.pass(clocks, part);
         let times = |class: Class| i64::from(self.counts[class as usize]) * part;
-        let by = [Class::Queued, Class::Deferred, Class::Capped, Class::Served].map(times);
-        self.book(clocks, by);
+        self.book(clocks, BOOKED.map(times));
     }
 
     /// The account in nanoseconds.

@@ -269,16 +269,19 @@ impl Blame {
     #[inline]
     pub(crate) fn place(&mut self, now: Time, slot: SlotId, app: AppId, place: Place) {
         self.advance(now);
+        let before = self.entry(slot);
+        let index = if before.class == Class::None { self.open(app) } else { before.app };
         let (class, culprit) = match place {
-            Place::Held(blocker) => (Class::Held, self.column_of(self.entry(blocker).app)),
+            Place::Held(blocker) => match self.entry(blocker).app {
+                own if own == index => (Class::HeldOwn, REST),
+                other => (Class::Held, self.column_of(other)),
+            },
             Place::Deferred => (Class::Deferred, REST),
             Place::Queued => (Class::Queued, REST),
         };
-        let before = self.entry(slot);
         if before.class == class && class != Class::Held {
             return;
         }
-        let index = if before.class == Class::None { self.open(app) } else { before.app };
         if self.entries.len() <= slot as usize {
             self.entries.resize(slot as usize + 1, Entry { app: 0, class: Class::None, culprit: REST });
         }

@@ -109,6 +109,9 @@ impl Naive {
             };
             let all = part * span;
             match (class, self.standing.unwrap_or_default()) {
+                (Class::Held, _) if culprit == app && self.capped.get(&app) == Some(&true) => {
+                    self.charge(app, Some(Cause::Cap), &[], all);
+                }
                 (Class::Held, _) => self.charge(app, Some(Cause::Order), &[(culprit, all)], all),
                 (Class::Queued, Standing::Full) if count > 0 => {
                     self.charge(app, Some(Cause::Slots), &times(&equal), all);
@@ -132,7 +135,7 @@ impl Naive {
                     row.push((app, part * (span - theirs)));
                     self.charge(app, Some(Cause::Beside), &row, part * (span - own_span));
                 }
-                (Class::Capped | Class::None, _) => unreachable!("the reference has no such requests"),
+                _ => unreachable!("the reference has no such requests"),
             }
         }
     }
@@ -227,6 +230,14 @@ impl Naive {
             .collect();
         (self.going, self.causes, self.rows) = (going, causes, rows);
         accounts
+    }
+}
+
+impl Blame {
+    /// Requests of an application that wait for others of it.
+    pub(crate) fn held_own(&self, app: AppId) -> usize {
+        let is_its = |entry: &&Entry| self.apps[usize::from(entry.app)].app == app;
+        self.entries.iter().filter(is_its).filter(|entry| entry.class == Class::HeldOwn).count()
     }
 }
 

@@ -69,12 +69,11 @@ impl Gate {
             self.account_begin(now, id);
         }
         for slot in self.pending.slots_in(&[State::Queued, State::Deferred, State::Held, State::Taken]) {
-            self.account_waiters(now, self.pending.slot(slot).waiters, slot);
+            self.account_waiters(now, self.pending.slot(slot).waiters, Blocker::Request(slot));
         }
         for id in in_service {
-            let first = self.service.slots(id, &self.pending).next().unwrap_or(NONE);
             let waiters = *self.service.waiters(id);
-            self.account_waiters(now, waiters, first);
+            self.account_waiters(now, waiters, Blocker::Dispatch(id));
         }
         match self.rest {
             Rest::Nothing => {}
@@ -83,9 +82,9 @@ impl Gate {
         }
     }
 
-    fn account_waiters(&mut self, now: Time, mut waiter: SlotId, blocker: SlotId) {
+    fn account_waiters(&mut self, now: Time, mut waiter: SlotId, blocker: Blocker) {
         while waiter != NONE {
-            self.account(now, waiter, Place::Held(blocker));
+            self.account_hold(now, waiter, blocker);
             waiter = self.pending.slot(waiter).next;
         }
     }
@@ -206,16 +205,21 @@ impl Gate {
         }
     }
 
-    pub(super) fn account_hold(&mut self, now: Time, slot: SlotId, blocker: Option<Blocker>) {
+    /// A request is held; of a dispatch, it waits for the first part that it overlaps.
+    pub(super) fn account_hold(&mut self, now: Time, slot: SlotId, blocker: Blocker) {
         if self.blame.is_none() {
             return;
         }
-        let first = match blocker {
-            Some(Blocker::Request(blocker)) => blocker,
-            Some(Blocker::Dispatch(id)) => self.service.slots(id, &self.pending).next().unwrap_or(NONE),
-            None => NONE,
+        let this = self.pending.slot(slot);
+        let overlaps = |part: &SlotId| {
+            let part = self.pending.slot(*part);
+            part.offset < this.end() && this.offset < part.end()
         };
-        self.account(now, slot, Place::Held(first));
+        let of = match blocker {
+            Blocker::Request(blocker) => blocker,
+            Blocker::Dispatch(id) => self.service.slots(id, &self.pending).find(overlaps).unwrap_or(NONE),
+        };
+        self.account(now, slot, Place::Held(of));
     }
 
     /// What the gate has decided.

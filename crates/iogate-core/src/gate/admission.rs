@@ -1,6 +1,7 @@
 //! A policy above the scheduler: requests that may run, and wait until they are admitted.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
@@ -9,7 +10,7 @@ use super::{DispatchId, Gate};
 use crate::blame::{Blame, Place};
 use crate::global_policy::Usage;
 use crate::hash::HashMap;
-use crate::policy::{Arbiter, ClassId, Entitlement, Leaf, Next, Policy, Standing};
+use crate::policy::{Arbiter, ClassId, Entitlement, Leaf, Next, Policy, Standing, ToDo};
 use crate::queue::{AWAITED, NONE, Pending, Slot, SlotId, State};
 use crate::request::{AppId, Op};
 use crate::sched::{ConfigError, Prices};
@@ -22,6 +23,9 @@ use crate::wait::WaitReason;
 pub(super) struct Admission {
     arbiter: Arbiter,
     lists: Vec<(SlotId, SlotId)>,
+    /// Held requests that a cap would hold if nothing else did, and that no other cap gives way to: until when (`Slot::note`), their
+    /// arrival numbers, and which they are.
+    later: BTreeSet<(Time, u64, SlotId)>,
     charges: Vec<Charge>,
     comes: Comes,
 }
@@ -30,7 +34,7 @@ impl Admission {
     fn new(policy: &Policy, prices: &Prices) -> Admission {
         let comes = Comes::default();
         let arbiter = Arbiter::new(policy, comes.jump(prices));
-        Admission { arbiter, lists: Vec::new(), charges: Vec::new(), comes }
+        Admission { arbiter, lists: Vec::new(), later: BTreeSet::new(), charges: Vec::new(), comes }
     }
 
     pub(super) fn set_prices(&mut self, prices: &Prices) {
@@ -41,6 +45,7 @@ impl Admission {
         size_of::<Admission>()
             + self.arbiter.allocated_bytes()
             + self.lists.capacity() * size_of::<(SlotId, SlotId)>()
+            + self.later.len() * size_of::<(Time, u64, SlotId)>()
     }
 
     /// For whom the device is kept.
@@ -61,6 +66,15 @@ impl Admission {
         }
         let this = pending.slot_mut(slot);
         (this.prev, this.next, this.state) = (before, NONE, State::Deferred);
+    }
+
+    /// When to look again, where nobody is to be admitted: as the policy says, or when a cap gives way to somebody who waits.
+    fn waits(&self, next: Next) -> Option<(Time, WaitReason)> {
+        let next = if let Next::Wait(at, reason) = next { Some((at, reason)) } else { None };
+        let later = self.later.first().map(|(at, ..)| (*at, WaitReason::Cap));
+        let soonest = next.into_iter().chain(later).min_by_key(|(at, _)| *at);
+        // Who is stopped goes on when something is allotted to it.
+        soonest.filter(|(at, _)| *at < Time::MAX)
     }
 
     fn unlink(&mut self, pending: &mut Pending, slot: SlotId) {
@@ -164,6 +178,8 @@ impl Gate {
         for &slot in &deferred {
             self.pending.unhold(slot);
         }
+        let held = self.admission.as_ref().map(|admission| admission.later.clone()).unwrap_or_default();
+        held.iter().for_each(|(.., slot)| self.pending.slot_mut(*slot).note = 0);
         let placed = self.admission.as_mut().map(|admission| admission.arbiter.take_placed());
         // Nobody is charged for what others have admitted.
         self.admission = policy.map(|policy| Box::new(Admission::new(policy, &self.pending.prices)));
@@ -179,6 +195,7 @@ impl Gate {
         for slot in deferred {
             self.enter(now, slot);
         }
+        held.into_iter().for_each(|(.., slot)| self.mark_awaited(now, slot));
         Ok(())
     }
 
@@ -201,6 +218,7 @@ impl Gate {
                 if let Some(id) = admission.arbiter.class_of(app) {
                     self.account_cap(now, id);
                 }
+                self.mark_later(now, Time::MAX);
                 called
             }
             None => app,
@@ -214,6 +232,7 @@ impl Gate {
         if let Some(admission) = &mut self.admission {
             admission.arbiter.allot(now, rates);
             self.account_caps(now);
+            self.mark_later(now, Time::MAX);
         }
     }
 
@@ -306,6 +325,9 @@ impl Gate {
     /// Whether the policy defers a request.
     #[cold]
     fn defers(&mut self, now: Time, slot: SlotId) -> bool {
+        if self.pending.slot(slot).note > 0 {
+            self.look_at(slot, Time::ZERO);
+        }
         let Some(admission) = &mut self.admission else { return false };
         let this = self.pending.slot(slot);
         if admission.comes.count(this.op) {
@@ -328,11 +350,17 @@ impl Gate {
     }
 
     /// A request that one of another application waits for, or one that waits for that, is not deferred any longer; else who may run would
-    /// wait for who may not. Those of one application wait as they would if they did not overlap, or it would have no cap. Each
+    /// wait for who may not. Those of one application wait as they would if they did not overlap, or it would have no cap. Nor is one let
+    /// go for one that a cap would hold itself, until it would no more: else two that wait for each other's in turn would have none. Each
     /// request is marked once: those that one waits for that is marked are marked already.
     pub(super) fn mark_awaited(&mut self, now: Time, waiter: SlotId) {
-        let Slot { app, flags, prev: mut at, .. } = *self.pending.slot(waiter);
-        if at == NONE || flags & AWAITED == 0 && app == self.pending.slot(at).app {
+        let Slot { app, flags, note, prev: mut at, .. } = *self.pending.slot(waiter);
+        if note > 0 {
+            self.look_at(waiter, Time::ZERO);
+        }
+        if at == NONE
+            || flags & AWAITED == 0 && (app == self.pending.slot(at).app || self.is_later(now, waiter))
+        {
             return;
         }
         while at != NONE {
@@ -340,12 +368,54 @@ impl Gate {
             match this.state {
                 State::Held if this.flags & AWAITED == 0 => {
                     this.flags |= AWAITED;
+                    let (marked, note) = (at, this.note);
                     at = this.prev;
+                    if note > 0 {
+                        self.look_at(marked, Time::ZERO);
+                    }
                 }
                 State::Deferred => return self.admit_deferred(now, at),
                 _ => return,
             }
         }
+    }
+
+    /// Whether caps do not give way to a request that waits for another one, as they would hold it itself. Then it is looked at again when
+    /// they would no more.
+    fn is_later(&mut self, now: Time, waiter: SlotId) -> bool {
+        let Some(admission) = self.admission.as_ref().filter(|_| !self.closed) else { return false };
+        let Slot { app, prev, .. } = *self.pending.slot(waiter);
+        // For what the scheduler has no cap has to give way.
+        if !matches!(self.pending.slot(prev).state, State::Held | State::Deferred) {
+            return false;
+        }
+        let at = admission.arbiter.may_go_at(app);
+        if at > now {
+            self.look_at(waiter, at);
+        }
+        at > now
+    }
+
+    /// What a held request waits for is to be let go for it at this time, if nothing happens before; at 0, it is not looked at again.
+    #[cold]
+    fn look_at(&mut self, slot: SlotId, at: Time) {
+        let Some(Admission { later, .. }) = self.admission.as_deref_mut() else { return };
+        let this = self.pending.slot_mut(slot);
+        let before = core::mem::replace(&mut this.note, at.as_nanos());
+        if before > 0 {
+            later.remove(&(Time::from_nanos(before), this.seq, slot));
+        }
+        if at > Time::ZERO {
+            later.insert((at, this.seq, slot));
+        }
+    }
+
+    /// Looks again at requests that caps would have held, those that they would until then at most.
+    pub(super) fn mark_later(&mut self, now: Time, until: Time) {
+        let Some(admission) = &self.admission else { return };
+        let due: Vec<_> =
+            admission.later.iter().take_while(|(at, ..)| *at <= until).map(|(.., slot)| *slot).collect();
+        due.into_iter().for_each(|slot| self.mark_awaited(now, slot));
     }
 
     /// Admits those whose turn it is. Returns when to look again, if nothing happens before.
@@ -354,30 +424,54 @@ impl Gate {
         if let Some(admission) = self.admission.as_mut().filter(|_| self.blame.is_none()) {
             admission.arbiter.forget_toggled();
         }
+        self.mark_later(now, now);
         loop {
             let admission = self.admission.as_mut()?;
-            let id = match admission.arbiter.next(now, self.pending.queued > 0) {
-                Next::Admit(id) => id,
+            let to_do = if self.pending.queued > 0 { ToDo::Some } else { ToDo::None };
+            match admission.arbiter.next(now, to_do) {
+                Next::Admit(id) => self.admit_of(now, id),
                 Next::Wait(at, _) if self.closed && at > now => {
                     // Nothing is waited for any more.
-                    let first = admission.lists.iter().map(|list| list.0).find(|&slot| slot != NONE)?;
+                    let id = admission.arbiter.anybody()?;
+                    let first = admission.lists[id.index()].0;
                     self.admit_deferred(now, first);
-                    continue;
                 }
-                // Who is stopped goes on when something is allotted to it.
-                Next::Wait(Time::MAX, _) => return None,
-                Next::Wait(at, reason) => return Some((at, reason)),
-                Next::Idle => return None,
+                next => return admission.waits(next),
+            }
+        }
+    }
+
+    /// Nothing that the scheduler has may go in this window: admits others as if it had nothing. True if it is to be asked again; else it
+    /// is known when to look again, if nothing happens before.
+    #[cold]
+    pub(super) fn admit_beside(&mut self, now: Time, again: &mut Option<(Time, WaitReason)>) -> bool {
+        let Some(admission) = self.admission.as_mut().filter(|admission| admission.arbiter.is_asked()) else {
+            return false;
+        };
+        let to_do = if self.service.len() > 0 { ToDo::None } else { ToDo::Later };
+        match admission.arbiter.next(now, to_do) {
+            Next::Admit(id) => {
+                self.admit_of(now, id);
+                true
+            }
+            next => {
+                *again = admission.waits(next);
+                false
+            }
+        }
+    }
+
+    /// Admits requests of a class that is next: a lot's worth, or what a slot is lent for.
+    fn admit_of(&mut self, now: Time, id: ClassId) {
+        while let Some(admission) = &self.admission {
+            let first = admission.lists[id.index()].0;
+            let follows = self.is_followed(first, self.pending.slot(first).next);
+            self.admit_deferred(now, first);
+            let goes_on = |Admission { arbiter, .. }: &Admission| {
+                arbiter.goes_on(id) || follows && arbiter.lends_on(id)
             };
-            loop {
-                let admission = self.admission.as_ref()?;
-                let first = admission.lists[id.index()].0;
-                let follows = self.is_followed(first, self.pending.slot(first).next);
-                self.admit_deferred(now, first);
-                let Admission { arbiter, .. } = self.admission.as_deref()?;
-                if !(arbiter.goes_on(id) || follows && arbiter.lends_on(id)) {
-                    break;
-                }
+            if !self.admission.as_deref().is_some_and(goes_on) {
+                return;
             }
         }
     }
@@ -438,6 +532,12 @@ impl Gate {
     #[cfg(test)]
     pub(crate) fn arbiter(&self) -> Option<&Arbiter> {
         self.admission.as_ref().map(|admission| &admission.arbiter)
+    }
+
+    /// How many requests caps do not give way to yet.
+    #[cfg(test)]
+    pub(crate) fn later(&self) -> usize {
+        self.admission.as_ref().map_or(0, |admission| admission.later.len())
     }
 
     /// Charges a dispatch that ends to those whose requests it has.

@@ -274,24 +274,29 @@ impl Gate {
             self.account_full(now);
             return Decision::Idle;
         }
-        let admits_at = if self.admission.is_some() { self.admit_next(now) } else { None };
+        let mut admits_at = if self.admission.is_some() { self.admit_next(now) } else { None };
         if self.pending.queued == 0 {
             return self.wait_until(now, admits_at);
         }
         self.pending.taken.clear();
         self.pending.in_service = self.service.len();
-        match self.scheduler.pick(now, !self.closed, &mut self.pending) {
-            Pick::Dispatch => {
-                self.end_wait(now);
-                let dispatch = self.service.begin(now, &mut self.pending);
-                self.account_dispatch(now, dispatch.id);
-                Decision::Dispatch(dispatch)
+        loop {
+            match self.scheduler.pick(now, !self.closed, &mut self.pending) {
+                Pick::Dispatch => {
+                    self.end_wait(now);
+                    let dispatch = self.service.begin(now, &mut self.pending);
+                    self.account_dispatch(now, dispatch.id);
+                    return Decision::Dispatch(dispatch);
+                }
+                // Of those who wait to be admitted, somebody may have something for this window.
+                Pick::WaitUntil(_, WaitReason::Window)
+                    if self.admission.is_some() && self.admit_beside(now, &mut admits_at) => {}
+                Pick::WaitUntil(until, reason) => {
+                    let soonest = admits_at.filter(|(at, _)| *at < until).unwrap_or((until, reason));
+                    return self.wait_until(now, Some(soonest));
+                }
+                Pick::Idle => return self.wait_until(now, admits_at),
             }
-            Pick::WaitUntil(until, reason) => {
-                let soonest = admits_at.filter(|(at, _)| *at < until).unwrap_or((until, reason));
-                self.wait_until(now, Some(soonest))
-            }
-            Pick::Idle => self.wait_until(now, admits_at),
         }
     }
 
@@ -369,8 +374,9 @@ impl Gate {
 
     /// Closes the gate: no more submissions, and no deliberate waits for what is in it.
     pub fn drain(&mut self, now: Time) {
-        self.advance(now);
+        let now = self.advance(now);
         self.closed = true;
+        self.mark_later(now, Time::MAX);
     }
 
     /// Requests in the gate (pieces of split ones count): queued, held back or in service.
@@ -522,7 +528,7 @@ impl Gate {
             Blocker::Dispatch(_) => NONE,
         };
         self.mark_awaited(now, slot);
-        self.account_hold(now, slot, Some(blocker));
+        self.account_hold(now, slot, blocker);
         let waiters = match blocker {
             Blocker::Request(blocker) => &mut self.pending.slot_mut(blocker).waiters,
             Blocker::Dispatch(id) => self.service.waiters(id),

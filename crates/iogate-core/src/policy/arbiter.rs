@@ -230,7 +230,7 @@ impl Arbiter {
             self.end_think(now, id);
         }
         let is_alone = !self.is_asked() && self.admitted == self.classes[id.index()].admitted as usize;
-        let conforms = self.conform(now, id);
+        let conforms = self.all_conform_at(id) <= now;
         let class = &mut self.classes[id.index()];
         // Who is alone has a lot's worth of requests admitted at any time: no run of its own ends where a lot would.
         let ahead = class.estimate.saturating_mul(class.admitted.into());
@@ -316,7 +316,8 @@ impl Arbiter {
 
     /// The application of a class, and whether it waits for its cap.
     pub(crate) fn is_capped(&self, id: ClassId) -> (AppId, bool) {
-        (self.classes[id.index()].app, self.is_held_back(id))
+        let class = &self.classes[id.index()];
+        (class.app, class.waiting > 0 && self.is_held_back(id))
     }
 
     /// Of those that wait for their cap, the first for which it is over by then: when that was, and which.
@@ -443,6 +444,11 @@ impl Arbiter {
             // Nobody escapes the cap of what it is within.
             None => self.many_of(within),
         }
+    }
+
+    /// Whether one more class can be told apart.
+    pub(super) fn has_room(&self) -> bool {
+        !self.free.is_empty() || self.classes.len() < CLASSES_MAX
     }
 
     /// A class that is within nothing, and that no application leads to; `None`: there is no room.

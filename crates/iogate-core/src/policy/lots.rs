@@ -25,6 +25,17 @@ pub(super) const THINK_MAX: u64 = 8_000_000;
 /// For how long a lot is kept for somebody who is late.
 pub(super) const LATE: Span = Span::from_millis(8);
 
+/// What the scheduler has to do before anybody else is admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ToDo {
+    /// Something.
+    Some,
+    /// Nothing.
+    None,
+    /// Something that it cannot do in this window, and nothing is in service.
+    Later,
+}
+
 /// What becomes of a slot that whoever has the lot leaves free.
 enum Gap {
     /// It stays free until then, or until something happens.
@@ -53,8 +64,8 @@ impl Arbiter {
         self.jump >= ARM
     }
 
-    /// Whose request to admit now. If the scheduler has something `to_do`, only those of floors that are due.
-    pub(crate) fn next(&mut self, now: Time, to_do: bool) -> Next {
+    /// Whose request to admit now. If the scheduler has something to do, only those of floors that are due.
+    pub(crate) fn next(&mut self, now: Time, to_do: ToDo) -> Next {
         self.lent = 0;
         while self.release_one(now).is_some() {}
         let due = first(&self.due).map(|(at, _)| at);
@@ -64,11 +75,11 @@ impl Arbiter {
         let capped = self.capped.first().map(|(_, at, _)| *at);
         let soonest = [capped, due].into_iter().flatten().min();
         let idle = soonest.map_or(Next::Idle, |at| Next::Wait(at, WaitReason::Cap));
-        if to_do {
+        if to_do == ToDo::Some {
             return idle;
         }
         if let Some(last) = self.last.filter(|last| self.is_between_requests(*last)) {
-            match self.gap(now, last) {
+            match self.gap(now, last, to_do) {
                 Gap::Kept(None) => return idle,
                 Gap::Kept(Some(back)) => {
                     let until = soonest.map_or(back, |at| at.min(back));
@@ -87,7 +98,7 @@ impl Arbiter {
     }
 
     /// What becomes of a slot that whoever has the lot leaves free: nothing that it has waits.
-    fn gap(&mut self, now: Time, id: ClassId) -> Gap {
+    fn gap(&mut self, now: Time, id: ClassId, to_do: ToDo) -> Gap {
         let class = &self.classes[id.index()];
         let is_near = class.admitted > 0 || class.think < THINK_MAX && class.late_from() > now;
         if !self.is_exclusive() {
@@ -96,7 +107,8 @@ impl Arbiter {
             return if keeps { Gap::Lent } else { Gap::Over };
         }
         if class.budget > 0 && class.admitted > 0 {
-            return Gap::Kept(None);
+            // What waits for another window keeps no arm from those who wait for this one.
+            return if to_do == ToDo::Later && self.is_asked() { Gap::Lent } else { Gap::Kept(None) };
         }
         let worth = class.estimate.max(self.jump.as_nanos()).min(THINK_MAX);
         let back = class.idle_since + Span::from_nanos(class.think + worth);
@@ -151,6 +163,18 @@ impl Arbiter {
     /// Whether the next request of a class that a slot was lent to may go with the one that was admitted, if it goes on where that ends.
     pub(crate) fn lends_on(&self, id: ClassId) -> bool {
         self.lent > 0 && self.classes[id.index()].waiting > 0 && !self.is_held_back(id)
+    }
+
+    /// Somebody who waits, whatever for: who would wait for a cap for the shortest time, if anybody does.
+    pub(crate) fn anybody(&mut self) -> Option<ClassId> {
+        let Some(&(_, _, mut id)) = self.capped.first() else {
+            return self.is_asked().then(|| self.descend(None));
+        };
+        // A branch that waits for its cap has somebody within it who waits for nothing else.
+        while self.is_branch(id) {
+            id = self.first_ready(self.classes[id.index()].inner)?.1;
+        }
+        Some(id)
     }
 
     /// For whom the open lot is.

@@ -3,7 +3,9 @@
 //! A [`Policy`] stands above the scheduler. A request that may run, and whose application's turn has not come, is *deferred*: it waits in
 //! the gate, and the scheduler does not see it. So all schedulers, their runs and their waits stay as they are. What conflicts comes
 //! before the policy: a request that one of another application waits for, or one that waits for that, is admitted at once, and its
-//! application is in debt for it. One that only its own application's wait for waits like any other.
+//! application is in debt for it. One that only its own application's wait for waits like any other, and so does one that is only waited
+//! for by those who would have to wait for a cap of theirs themselves, until that is over: else two that wait for each other's requests
+//! in turn would have no caps.
 //!
 //! - *Weights*: start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996) over *lots*. A lot is a budget of device time. The
 //!   application with the least start tag gets one, and its requests are admitted until it is spent; then its next start tag is larger by
@@ -38,6 +40,7 @@ use alloc::collections::BTreeMap;
 use core::num::NonZeroU64;
 
 pub(crate) use self::arbiter::{Arbiter, ClassId, Next, Served, Standing};
+pub(crate) use self::lots::ToDo;
 pub use self::paths::{Overlap, PathClasses};
 use crate::request::AppId;
 use crate::sched::ConfigError;

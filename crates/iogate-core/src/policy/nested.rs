@@ -5,7 +5,7 @@ use core::num::NonZeroU64;
 
 use super::arbiter::{Arbiter, Class, ClassId};
 use super::order::part;
-use super::{BRANCHES_MAX, Branch, DEPTH_MAX, Entitlement, Policy, Rate, TreeError};
+use super::{BRANCHES_MAX, Branch, DEPTH_MAX, Entitlement, Leaf, Policy, Rate, TreeError};
 use crate::hash::HashMap;
 use crate::request::AppId;
 use crate::time::Time;
@@ -299,10 +299,25 @@ impl Arbiter {
         self.classes[id.index()].inner != InnerId::NONE
     }
 
-    /// Whether the next request of a class may go now, as far as caps are concerned.
-    pub(super) fn conform(&self, now: Time, id: ClassId) -> bool {
-        self.classes[id.index()].conforms_at() <= now
-            && self.branch_of(id).is_none_or(|branch| self.conform(now, branch))
+    /// From when on the next request of a class may go, as far as its cap and those of what it is within are concerned.
+    pub(super) fn all_conform_at(&self, id: ClassId) -> Time {
+        let own = self.classes[id.index()].conforms_at();
+        self.branch_of(id).map_or(own, |branch| own.max(self.all_conform_at(branch)))
+    }
+
+    /// The same of an application's next request, whether it has a class yet or not.
+    pub(crate) fn may_go_at(&self, app: AppId) -> Time {
+        let within = self.place_of(app);
+        let many = || (!self.has_room()).then(|| self.many_of(within));
+        if let Some(id) = self.class_of(app).or_else(many) {
+            return self.all_conform_at(id);
+        }
+        let around = (within != InnerId::NONE).then(|| self.inners[within.index()].class);
+        let leaf = Leaf { app, within: around.map(|branch| self.classes[branch.index()].app) };
+        if self.allotment(leaf) == Some(0) {
+            return Time::MAX;
+        }
+        around.map_or(Time::ZERO, |branch| self.all_conform_at(branch))
     }
 
     /// Whether a class waits for its cap, or for that of what it is within.

@@ -164,7 +164,7 @@ impl Arbiter {
     }
 
     /// Whether somebody waits who may have a lot.
-    pub(super) fn is_asked(&self) -> bool {
+    pub(crate) fn is_asked(&self) -> bool {
         self.inners[InnerId::NONE.index()].ready > 0
     }
 

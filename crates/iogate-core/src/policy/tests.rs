@@ -7,6 +7,7 @@ mod naive;
 mod nested;
 mod overlaps;
 mod shared;
+mod windows;
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;

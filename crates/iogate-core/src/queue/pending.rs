@@ -67,7 +67,7 @@ pub(crate) struct Slot {
     pub(crate) arrival: Time,
     /// `Time::MAX` where the client did not say.
     pub(crate) issued: Time,
-    /// The scheduler's own word.
+    /// The scheduler's own word; before it has it, until when no cap gives way to it, in nanoseconds (0: one does, or need not).
     pub(crate) note: u64,
     pub(crate) bytes: u32,
     pub(crate) file: u32,

@@ -171,6 +171,54 @@ fn caps_and_shares_of_a_policy_are_told_apart() {
     assert!(apps.contains(&(2, 5)), "{apps:?}");
 }
 
+/// One that waits behind one of its own application, which waits for its cap, waits for the cap; behind one in service, for that.
+#[test]
+fn who_waits_behind_its_own_request_at_a_cap_waits_for_the_cap() {
+    let mut gate = Example::new(SchedulerKind::Fifo, 1);
+    let capped =
+        Entitlement { max: Rate { requests: NonZero::new(10), ..Rate::default() }, ..Entitlement::default() };
+    let policy = Policy { apps: [(AppId(1), capped)].into_iter().collect(), ..Policy::default() };
+    gate.gate.set_policy(Time::ZERO, Some(&policy)).unwrap();
+    (0..3).for_each(|_| gate.submit(0, 1, 1, 0));
+    let first = gate.next(0);
+    assert_eq!(gate.next(0), None);
+    assert_eq!(gate.of(6, 1), (vec![(Cause::Order, 4), (Cause::Own, 2)], vec![(1, 6)]), "in thirds");
+    gate.complete(6, first);
+    assert_eq!(gate.next(6), None);
+    // The cap is over at 95.
+    let causes = vec![(Cause::Order, 4), (Cause::Cap, 84), (Cause::Own, 2)];
+    assert_eq!(gate.of(90, 1), (causes, vec![(1, 6)]));
+    let second = gate.next(95);
+    let causes = vec![(Cause::Order, 7), (Cause::Cap, 89), (Cause::Own, 5)];
+    assert_eq!(gate.of(101, 1), (causes, vec![(1, 12)]));
+    gate.complete(101, second);
+}
+
+/// Of what was put together into one dispatch, the part that somebody overlaps.
+#[test]
+fn who_waits_behind_a_merged_dispatch_waits_for_the_part_that_it_overlaps() {
+    for is_late in [false, true] {
+        let mut gate = Example::new(SchedulerKind::ToAgg, 2);
+        if is_late {
+            gate.gate.set_accounting(Time::ZERO, None);
+        }
+        // The second one is told apart, as it is in service by itself, too.
+        gate.submit(0, 2, 2, 0);
+        assert!(gate.next(0).is_some());
+        gate.submit(0, 1, 1, 0);
+        gate.submit(0, 2, 1, 4096);
+        let both = gate.next(0);
+        assert_eq!(both.map(|dispatch| dispatch.parts), Some(2));
+        gate.submit(0, 3, 1, 4096);
+        assert_eq!(gate.next(0), None);
+        if is_late {
+            gate.gate.set_accounting(Time::ZERO, Some((Accounting::Exact, &Prices::default())));
+        }
+        assert_eq!(gate.of(10, 3), (vec![(Cause::Order, 10)], vec![(2, 10)]), "from the middle: {is_late}");
+        gate.complete(10, both);
+    }
+}
+
 #[test]
 fn a_deliberate_wait_is_charged_to_whom_it_is_for() {
     let mut gate = Example::new(SchedulerKind::Aioli, 1);

@@ -21,7 +21,10 @@ impl Counted {
             let Some(class) = arbiter.class_of(*app) else { continue };
             let chain = core::iter::successors(Some(class), |at| arbiter.branch_of(*at));
             let until = chain.map(|at| arbiter.classes[at.index()].conforms_at().as_nanos()).max().unwrap();
-            let waiting = f64::from(arbiter.classes[class.index()].waiting);
+            let waiting = arbiter.classes[class.index()].waiting;
+            // With those that wait for their own application's.
+            let held = gate.blame.as_ref().map_or(0, |blame| blame.held_own(*app)) as u32;
+            let waiting = f64::from(if waiting > 0 { waiting + held } else { 0 });
             let span = until.min(now).saturating_sub(self.at);
             *self.capped.entry(*app).or_default() += span as f64 * waiting / *has as f64;
         }

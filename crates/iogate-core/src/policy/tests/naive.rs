@@ -127,6 +127,14 @@ impl Naive {
         self.classes[class].cap.into_iter().max().unwrap().saturating_sub(5 * MS)
     }
 
+    /// From when on an application's next request is within all caps.
+    fn may_go_at(&self, app: AppId) -> u64 {
+        let within = self.policy.within.get(&app).or_else(|| self.placed.get(&app));
+        let class = self.find(app).or_else(|| within.and_then(|branch| self.find(*branch)));
+        let chain = class.map(|class| self.chain(class)).unwrap_or_default();
+        chain.into_iter().map(|at| self.conforms_at(at)).max().unwrap_or(0)
+    }
+
     /// Whether a lot could be opened for it, but for its own cap.
     fn asks(&self, now: u64, class: usize) -> bool {
         match self.classes[class].is_branch {

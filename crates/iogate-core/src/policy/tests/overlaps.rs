@@ -105,3 +105,150 @@ fn who_is_waited_for_is_known_to_a_policy_that_comes() {
     gate.complete(Time::ZERO, dispatch.id, Outcome::Done { bytes: 4096 });
     assert_eq!(numbers(&served(&mut gate, 0, 0)), [1, 2, 3]);
 }
+
+/// A gate in which each application may have so many blocks a second, or those of one group may together.
+fn capped_at(blocks: u64, is_group: bool) -> Gate {
+    let (capped, group) =
+        (Entitlement { max: rate(4096 * blocks), ..Entitlement::default() }, AppId(1_000_000));
+    let branch = Branch { entitlement: capped, ..Branch::default() };
+    let policy = match is_group {
+        true => Policy {
+            branches: [(group, branch)].into(),
+            within: [1, 2, 3].map(|app| (AppId(app), group)).into(),
+            ..Policy::default()
+        },
+        false => Policy { others: capped, ..Policy::default() },
+    };
+    let mut gate = one_at_a_time();
+    gate.set_policy(Time::ZERO, Some(&policy)).unwrap();
+    gate
+}
+
+/// Three applications write one block again and again, each with so many requests at a time. Returns how many each has written by then.
+fn rewritten(gate: &mut Gate, each: u64, until: u64) -> [u64; 3] {
+    let (mut now, mut written, mut number) = (0, [0; 3], 0);
+    let mut write = |gate: &mut Gate, now: u64, app: u32| {
+        number += 1;
+        gate.submit(Time::from_nanos(now), &of_the_block(number, app, Op::Write)).unwrap();
+    };
+    for _ in 0..each {
+        (1..=3).for_each(|app| write(gate, 0, app));
+    }
+    while now < until {
+        match gate.next(Time::from_nanos(now)) {
+            Decision::Dispatch(dispatch) => {
+                now += 10_000;
+                gate.complete(Time::from_nanos(now), dispatch.id, Outcome::Done { bytes: 4096 });
+                written[dispatch.app.0 as usize - 1] += 1;
+                write(gate, now, dispatch.app.0);
+            }
+            Decision::WaitUntil(at, _) => now = at.as_nanos(),
+            Decision::Idle => break,
+        }
+    }
+    written
+}
+
+/// Else each would be let go as the next one waits for it, at the speed of the device, and all would owe more and more.
+#[test]
+fn caps_of_several_who_write_one_block_hold() {
+    for each in [1, 4] {
+        let mut gate = capped_at(100, false);
+        let written = rewritten(&mut gate, each, 3_000 * MS);
+        // All may be served in turn: nobody has to wait for longer than its own cap says.
+        assert!(
+            written.iter().all(|written| (290..=305).contains(written)),
+            "{written:?} of 300, {each} at a time"
+        );
+        let arbiter = gate.arbiter().unwrap();
+        let debts =
+            arbiter.classes.iter().map(|class| class.conforms_at().since(Time::from_nanos(3_000 * MS)));
+        assert!(debts.max().unwrap() < Span::from_millis(100), "{each} at a time");
+    }
+}
+
+#[test]
+fn the_cap_of_a_group_holds_where_its_users_write_one_block() {
+    for each in [1, 4] {
+        let written = rewritten(&mut capped_at(100, true), each, 3_000 * MS);
+        assert!((290..=305).contains(&written.iter().sum::<u64>()), "{written:?} of 300, {each} at a time");
+    }
+}
+
+/// A gate in which application 1 has used up its cap for ten seconds, and application 2 for one, and 2 waits for what 1 would write.
+fn who_waits_at_two_caps() -> Gate {
+    let mut gate = capped_at(1, false);
+    gate.submit(Time::ZERO, &Request { bytes: 40_960, ..block(0, 1) }).unwrap();
+    gate.submit(Time::ZERO, &block(1, 2)).unwrap();
+    assert_eq!(numbers(&served(&mut gate, 0, 0)), [0, 1]);
+    gate.submit(Time::ZERO, &of_the_block(2, 1, Op::Write)).unwrap();
+    gate.submit(Time::ZERO, &of_the_block(3, 2, Op::Read)).unwrap();
+    assert_eq!((numbers(&served(&mut gate, 0, 0)), gate.later()), ([].to_vec(), 1));
+    gate
+}
+
+#[test]
+fn a_cap_gives_way_when_that_of_who_waits_is_over() {
+    let mut gate = who_waits_at_two_caps();
+    assert_eq!(served(&mut gate, 0, 9_000 * MS), [(2, 995 * MS), (3, 995 * MS)]);
+    assert_eq!(gate.later(), 0);
+}
+
+/// Who waits for one that is waited for by somebody whom no cap holds is let through with it.
+#[test]
+fn caps_give_way_to_whom_none_holds_whoever_is_between() {
+    let mut gate = who_waits_at_two_caps();
+    gate.submit(Time::ZERO, &of_the_block(4, 1, Op::Write)).unwrap();
+    gate.submit(Time::ZERO, &of_the_block(5, 3, Op::Read)).unwrap();
+    assert_eq!(numbers(&served(&mut gate, 0, 0)), [2, 3, 4, 5]);
+    assert!(gate.is_empty() && gate.later() == 0);
+}
+
+/// Of a policy that many gates share: who has come but for what it waits for has nothing yet, and is looked at again when it has.
+#[test]
+fn a_cap_does_not_give_way_to_whom_nothing_is_allotted() {
+    for allotted in [1, 2] {
+        let mut gate = one_at_a_time();
+        let capped = Entitlement { max: rate(1 << 20), ..Entitlement::default() };
+        let policy = Policy { others: capped, is_shared: true, ..Policy::default() };
+        gate.set_policy(Time::ZERO, Some(&policy)).unwrap();
+        gate.submit(Time::ZERO, &of_the_block(0, 1, Op::Write)).unwrap();
+        gate.submit(Time::ZERO, &of_the_block(1, 2, Op::Read)).unwrap();
+        assert_eq!(gate.next(Time::ZERO), Decision::Idle);
+        gate.allot(Time::ZERO, [(Leaf::from(AppId(allotted)), 1 << 20)]);
+        let both = [0, 1];
+        assert_eq!(numbers(&served(&mut gate, 0, 0)), both[..allotted as usize], "{allotted} has something");
+    }
+}
+
+#[test]
+fn who_waits_is_known_to_the_next_policy() {
+    let mut gate = who_waits_at_two_caps();
+    // Nothing is allotted to the first one, and the other one has no cap.
+    let capped = Entitlement { max: rate(4096), ..Entitlement::default() };
+    let policy = Policy { apps: [(AppId(1), capped)].into(), is_shared: true, ..Policy::default() };
+    gate.set_policy(Time::ZERO, Some(&policy)).unwrap();
+    assert_eq!(numbers(&served(&mut gate, 0, 0)), [2, 3]);
+    let mut gate = who_waits_at_two_caps();
+    gate.set_policy(Time::ZERO, None).unwrap();
+    assert_eq!(numbers(&served(&mut gate, 0, 0)), [2, 3]);
+}
+
+/// What is in the gate when it is closed goes, whatever it waits for.
+#[test]
+fn who_would_wait_for_its_cap_goes_when_the_gate_is_closed() {
+    for is_group in [false, true] {
+        let mut gate = capped_at(1, is_group);
+        for (id, app, blocks) in [(0, 1, 30), (1, 2, 10), (2, 3, 20)] {
+            gate.submit(Time::ZERO, &Request { bytes: blocks * 4096, ..block(id, app) }).unwrap();
+        }
+        let before = numbers(&served(&mut gate, 0, 0));
+        for app in 1..=3 {
+            gate.submit(Time::ZERO, &of_the_block(3 + u64::from(app), app, Op::Write)).unwrap();
+        }
+        gate.drain(Time::ZERO);
+        let went = [before, numbers(&served(&mut gate, 0, 0))].concat();
+        assert_eq!(went, [0, 1, 2, 4, 5, 6], "in a group: {is_group}");
+        assert!(gate.is_empty() && gate.later() == 0);
+    }
+}

@@ -31,7 +31,8 @@ impl Pair {
                 self.serving.push((self.now + took, class, id, took));
             }
             let to_do = !self.queue.is_empty() || self.serving.len() == self.depth;
-            let (real, naive) = (self.real.next(at, to_do), self.naive.next(self.now, to_do));
+            let real = self.real.next(at, if to_do { ToDo::Some } else { ToDo::None });
+            let naive = self.naive.next(self.now, to_do);
             match (real, naive) {
                 (Next::Admit(id), Ok(class)) => {
                     let (app, expected) = (self.real.is_capped(id).0, self.naive.classes[class].app);
@@ -86,6 +87,11 @@ impl Pair {
             let said = (real.finish, real.since, real.waiting as usize, real.admitted);
             let expected = (naive.finish, naive.since, self.naive.waiting(at), self.naive.serving(at));
             prop_assert_eq!(said, expected, "{} at {}", naive.app, self.now);
+        }
+        // Whether they have come or not.
+        for app in (1..9).map(AppId) {
+            let (said, expected) = (self.real.may_go_at(app).as_nanos(), self.naive.may_go_at(app));
+            prop_assert_eq!(said, expected, "{} is let go, at {}", app, self.now);
         }
         Ok(())
     }

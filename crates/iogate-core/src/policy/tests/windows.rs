@@ -1,0 +1,122 @@
+//! A policy above a scheduler that serves one target for a window: storage has something to do while there is anything for that target.
+
+use super::*;
+use crate::request::TargetId;
+
+const TARGETS: u64 = 4;
+const WINDOW: u64 = MS;
+
+/// Two applications with so many requests outstanding, whose targets follow each other, at targets that take so long for each.
+struct Windows {
+    gate: Gate,
+    takes: u64,
+    now: u64,
+    /// Of each request its application; by target, how many there are in the gate.
+    apps: Vec<u32>,
+    there: [u64; TARGETS as usize],
+    /// Requests that are done, by application; for how long nothing was in service.
+    done: [u64; 2],
+    idle: u64,
+}
+
+impl Windows {
+    fn new(policy: &Policy, jump: u64, depth: u32, takes: u64) -> Windows {
+        let scheduler = SchedulerConfig::new(SchedulerKind::Twins);
+        let layout = Layout { targets: TARGETS as u32, ..Layout::SINGLE };
+        let mut gate = Gate::new(&GateConfig { scheduler, queue_max: 10_000, depth, layout }).unwrap();
+        if jump > 0 {
+            gate.set_prices(jumps_of(jump));
+        }
+        gate.set_policy(Time::ZERO, Some(policy)).unwrap();
+        Windows { gate, takes, now: 0, apps: Vec::new(), there: [0; 4], done: [0; 2], idle: 0 }
+    }
+
+    fn submit(&mut self, app: u32, target: u64) {
+        let id = self.apps.len() as u64;
+        self.apps.push(app);
+        self.there[target as usize] += 1;
+        let request = Request { target: Some(TargetId(target as u32)), ..block(id * TARGETS + target, app) };
+        self.gate.submit(Time::from_nanos(self.now), &request).unwrap();
+    }
+
+    /// Each keeps so many outstanding.
+    fn run(&mut self, outstanding: [u64; 2], until: u64) {
+        let mut numbers = [0; 2];
+        let mut serving: VecDeque<(u64, crate::DispatchId)> = VecDeque::new();
+        let mut comes = alloc::vec![1; outstanding[0] as usize];
+        comes.extend(alloc::vec![2; outstanding[1] as usize]);
+        while self.now < until {
+            for app in core::mem::take(&mut comes) {
+                let number = &mut numbers[app as usize - 1];
+                *number += 1;
+                let target = *number % TARGETS;
+                self.submit(app, target);
+            }
+            let wake = loop {
+                match self.gate.next(Time::from_nanos(self.now)) {
+                    Decision::Dispatch(dispatch) => {
+                        let free_at = serving.back().map_or(self.now, |last| last.0);
+                        serving.push_back((free_at + self.takes, dispatch.id));
+                    }
+                    Decision::WaitUntil(at, _) => break at.as_nanos(),
+                    Decision::Idle => break u64::MAX,
+                }
+            };
+            if serving.is_empty() {
+                let window = self.now / WINDOW % TARGETS;
+                assert_eq!(self.there[window as usize], 0, "at {} there is something for {window}", self.now);
+                self.idle += wake - self.now;
+            }
+            self.now = serving.front().map_or(u64::MAX, |one| one.0).min(wake);
+            while let Some(&(_, id)) = serving.front().filter(|one| one.0 <= self.now) {
+                serving.pop_front();
+                for part in self.gate.parts(id).collect::<Vec<_>>() {
+                    let app = self.apps[(part.request.0 / TARGETS) as usize];
+                    self.there[(part.request.0 % TARGETS) as usize] -= 1;
+                    self.done[app as usize - 1] += 1;
+                    comes.push(app);
+                }
+                self.gate.complete(Time::from_nanos(self.now), id, Outcome::Done { bytes: 4096 });
+            }
+        }
+    }
+}
+
+#[test]
+fn no_window_goes_by_without_what_there_is_for_it() {
+    for jump in [0, 100_000, 4 * MS] {
+        for depth in [1, 4] {
+            for outstanding in [[4, 4], [8, 64], [64, 8], [64, 64]] {
+                let mut windows = Windows::new(&weights(&[1, 1]), jump, depth, 50_000);
+                windows.run(outstanding, 500 * MS);
+                let served = windows.done.iter().sum::<u64>() * 50_000;
+                assert!(
+                    served + windows.idle >= 499 * MS,
+                    "{outstanding:?}, {depth} at once, {jump} ns for a jump"
+                );
+            }
+        }
+    }
+}
+
+/// Who has enough for each window has what its weight says, as without windows.
+#[test]
+fn shares_hold_above_windows() {
+    for (jump, depth) in [(0, 1), (0, 4), (100_000, 1)] {
+        let mut windows = Windows::new(&weights(&[3, 1]), jump, depth, 50_000);
+        windows.run([400, 400], 4_000 * MS);
+        let part = 1_000 * windows.done[0] / windows.done.iter().sum::<u64>();
+        assert!((730..=770).contains(&part), "{part} of 1000, {depth} at once, {jump} ns for a jump");
+        assert!(windows.idle < 4 * MS, "{} ns without work", windows.idle);
+    }
+}
+
+/// A cap is no reason for storage to have nothing to do, and still holds.
+#[test]
+fn caps_hold_above_windows() {
+    let capped = Entitlement { max: rate(1_000 * 4096), ..Entitlement::default() };
+    let policy = Policy { apps: [(AppId(2), capped)].into(), ..Policy::default() };
+    let mut windows = Windows::new(&policy, 0, 1, 50_000);
+    windows.run([64, 64], 2_000 * MS);
+    assert!((1_900..=2_020).contains(&windows.done[1]), "{:?}", windows.done);
+}
