@@ -28,9 +28,7 @@ from multiprocessing.connection import Connection
 from typing import Any, BinaryIO
 
 from iogate._whole import whole
-
-COLUMNS = ("time_us", "app", "client", "file", "op", "offset", "bytes")
-"""The columns of the trace, in the order in which they are written."""
+from iogate.traces import COLUMNS, micros
 
 MODULES = ("DXT_POSIX", "DXT_MPIIO")
 """Darshan's modules that trace, the preferred one first: POSIX is what reaches the storage."""
@@ -163,12 +161,6 @@ def _pieces(offset: int, length: int) -> Iterable[tuple[int, int]]:
     return ((start, min(PIECE_BYTES, end - start)) for start in range(offset, end, PIECE_BYTES))
 
 
-def micros(time_ns: int) -> str:
-    """A time in microseconds: whole if it is, else with up to three decimals."""
-    whole, rest = divmod(time_ns, 1000)
-    return f"{whole}.{rest:03}".rstrip("0") if rest else str(whole)
-
-
 def read_log(path: str, module: str | None, json_names: bool, complaints: BinaryIO) -> Log:
     """Reads the records of `module`, or of the first of `MODULES` that the log has.
 
@@ -280,17 +272,26 @@ def _cannot_be_written(output: str, error: OSError) -> ConversionError:
 
 
 @contextlib.contextmanager
+def _named(output: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _cannot_be_written(output, error) from error
+
+
+@contextlib.contextmanager
 def _opened(output: str) -> Iterator[str | int]:
-    """Gives what to write to."""
+    """Gives what to write to, which appears under its name in the end."""
     if output == "-":
         yield STDOUT
         return
     with contextlib.ExitStack() as stack:
-        try:
+        with _named(output):
             place = stack.enter_context(whole(output))
-        except OSError as error:
-            raise _cannot_be_written(output, error) from error
         yield place
+        # Here, so that the errors of whoever writes are not taken for those of the name.
+        with _named(output):
+            stack.close()
 
 
 def _check_input(log: str, output: str) -> None:

@@ -127,7 +127,7 @@ def _write(file: IO[str], rows: Iterable[Row], also: list[Also]) -> int:
         before = time
         further = [_text(row, name, count) for name in also]
         offset, size = row.offset, row.bytes
-        writer.writerow([_micros(time), row.app, row.client, row.file, row.op[0], offset, size, *further])
+        writer.writerow([micros(time), row.app, row.client, row.file, row.op[0], offset, size, *further])
     return count
 
 
@@ -154,8 +154,8 @@ def _nanoseconds(seconds: float, number: int, name: str) -> int:
     return round(seconds * 1e9)
 
 
-def _micros(nanoseconds: int) -> str:
-    """Whole if they are, else with up to three decimals."""
+def micros(nanoseconds: int) -> str:
+    """A time in microseconds, as traces have it: whole if it is, else with up to three decimals."""
     whole, rest = divmod(nanoseconds, 1000)
     return f"{whole}.{rest:03}".rstrip("0") if rest else str(whole)
 
@@ -164,4 +164,4 @@ def _text(row: Row, name: Also, number: int) -> str:
     value = getattr(row, name)
     if value is None or (name == "lost" and value == 0):
         return ""
-    return _micros(_nanoseconds(value, number, name)) if name in ("issued", "done") else str(value)
+    return micros(_nanoseconds(value, number, name)) if name in ("issued", "done") else str(value)

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from conftest import PATIENCE_SECONDS, ROOT, example, run
 
-from iogate.darshan import COLUMNS, MODULES, ConversionError, Settings, convert
+from iogate.darshan import MODULES, ConversionError, Settings, convert
+from iogate.traces import COLUMNS
 
 
 def rows_of(trace: Path) -> list[list[str]]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from iogate.darshan import ConversionError, Log, micros
+from iogate.darshan import ConversionError, Log, _opened
+from iogate.traces import micros
 
 
 def segment(start_s: float, offset: int, length: int) -> dict[str, Any]:
@@ -74,3 +78,15 @@ def test_a_segment_that_cannot_be_is_refused(offset: int, length: int) -> None:
 )
 def test_times_have_at_most_three_decimals(time_ns: int, text: str) -> None:
     assert micros(time_ns) == text
+
+
+def test_a_name_that_is_taken_meanwhile_is_said_in_a_line(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    said = f"^{trace}: cannot be written: Is a directory$"
+    with pytest.raises(ConversionError, match=said), _opened(str(trace)) as place:
+        trace.mkdir()
+        assert Path(place).is_file()
+    assert list(tmp_path.iterdir()) == [trace]
+    # What is not the output's is not said of it.
+    with pytest.raises(OSError, match="No space"), _opened(str(tmp_path / "other.csv")):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

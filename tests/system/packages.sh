@@ -79,6 +79,12 @@ mapfile -t names < <(for package in "$SIDE/once"/*; do dpkg-deb --field "$packag
 in_root --remove "${names[@]}"
 [ ! -e "$root/usr/bin/iogate" ] || fail "the program is there when it is removed"
 grep -qx '# mine' "$root/etc/iogate/coord.conf" || fail "removing takes the configuration"
+# What a cluster keeps is people's; what the services keep goes.
+state=$root/var/lib/iogate
+mkdir -p "$state/clusters/tiny/server0" "$state/coord" "$state/profiles" "$state/nfs"
+touch "$state/clusters/tiny/server0/data" "$state/coord/journal" "$state/profiles/1-2" "$state/nfs/key"
 in_root --purge "${names[@]}"
+[ "$(cd "$state" && find . -type f | sort | xargs)" = './clusters/tiny/server0/data ./nfs/key' ] || fail "a purge leaves of the state: $(find "$state" -type f)"
+rm -r "$state"
 find "$root" -type f ! -path '*/var/lib/dpkg/*' ! -path '*/etc/*shadow*' ! -path '*/etc/passwd*' ! -path '*/etc/group*' ! -path '*/etc/.pwd.lock' >"$SIDE/left"
 [ "$(cat "$SIDE/left")" = "$root/etc/iogate/mount/mine.conf" ] || fail "of a purge are left: $(cat "$SIDE/left")"

@@ -6,6 +6,7 @@
 //!
 //! All of them stay on one processor. Waking a thread on another one takes longer than what most fibers do with the baton.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -88,6 +89,12 @@ pub fn pause() {
     });
 }
 
+/// What somebody panicked with.
+fn words(panic: &(dyn Any + Send)) -> String {
+    let literal = panic.downcast_ref::<&'static str>().map(|words| (*words).to_owned());
+    literal.or_else(|| panic.downcast_ref().cloned()).unwrap_or_else(|| "a panic".to_owned())
+}
+
 impl Fibers {
     /// A fiber that does `work` when it is first resumed. Returns its number.
     ///
@@ -107,9 +114,7 @@ impl Fibers {
             BATON.set(Some(Baton { number, go: when, paused: tell.clone() }));
             let end = match catch_unwind(AssertUnwindSafe(work)) {
                 Ok(()) => Paused::Over,
-                Err(panic) => Paused::Panicked(
-                    panic.downcast_ref::<String>().cloned().unwrap_or_else(|| "a panic".to_owned()),
-                ),
+                Err(panic) => Paused::Panicked(words(panic.as_ref())),
             };
             BATON.set(None);
             let _ = tell.send(end);
@@ -194,7 +199,10 @@ mod tests {
             };
             fibers.spawn(work).unwrap();
         }
-        let panics = fibers.spawn(|| panic!("{}", "for the test".to_owned())).unwrap();
+        let panics = [
+            fibers.spawn(|| panic!("for the test")).unwrap(),
+            fibers.spawn(|| panic!("{} test", "for the".to_owned())).unwrap(),
+        ];
         for number in [1, 0, 0, 1, 1, 0] {
             fibers.resume(number).unwrap();
         }
@@ -202,7 +210,9 @@ mod tests {
         let expected = ["b0 by Some(1)", "a0 by Some(0)", "a1 by Some(0)", "b1 by Some(1)"];
         assert_eq!(*said.lock().unwrap(), expected);
         assert!(fibers.is_over(0) && fibers.is_over(1) && current().is_none());
-        assert!(fibers.resume(panics).unwrap_err().contains("for the test"));
+        for number in panics {
+            assert_eq!(fibers.resume(number), Err(format!("fiber {number} panicked: for the test")));
+        }
         drop(fibers);
         assert_eq!(sched_getaffinity(None).unwrap(), anywhere);
     }

@@ -151,7 +151,7 @@ impl AppRow {
         self.latency_ns.map_or_else(|| "-".into(), |ns| time(ns as f64))
     }
 
-    /// What is queued, and of that what the policy does not let run.
+    /// What is queued; a dash where that is not known.
     pub fn waiting(&self) -> String {
         match self.queued {
             Some(queued) => count(queued.into()),

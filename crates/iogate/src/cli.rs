@@ -355,8 +355,8 @@ pub(crate) struct StatusArgs {
     #[arg(long, conflicts_with_all = ["json", "openmetrics"])]
     pub(crate) prometheus: bool,
 
-    /// Again and again, every so many seconds
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", require_equals = false)]
+    /// Again and again: every second, or every so many, as in --watch=5
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", require_equals = true)]
     pub(crate) watch: Option<f64>,
 }
 
@@ -379,8 +379,8 @@ pub(crate) struct LayoutArgs {
 /// Either a scheduler, with parameters if they are not to be the defaults, or parameters of the scheduler in force. With
 /// `scheduler=auto` both are chosen from here on, by what the load is and what the storage charges, until something else is set.
 ///
-/// `policy=FILE` puts another policy in force (`iogate policy check FILE` explains it), `fair=user`, `job`, `app` or `group/user` an equal
-/// share for each, and `policy=none` takes it away. `accounts=sampled`, `on` or `off` says how the gate keeps accounts for `iogate why`.
+/// `policy=FILE` puts another policy in force (`iogate policy check FILE` explains it), `fair=WHO` an equal share for each, as --fair of
+/// `iogate mount`, and `policy=none` takes it away. `accounts=sampled`, `on` or `off` says how the gate keeps accounts for `iogate why`.
 /// What is refused changes nothing.
 #[derive(Debug, Args)]
 pub(crate) struct SetArgs {
@@ -392,8 +392,7 @@ pub(crate) struct SetArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) export: Option<String>,
 
-    /// What to change, as in `scheduler=sjf age_max=1s`, `quantum_base=64KiB` or `policy=FILE`
-    #[arg(value_name = "NAME=VALUE", required = true)]
+    #[arg(value_name = "NAME=VALUE", required = true, help = policy::settings_help())]
     pub(crate) settings: Vec<String>,
 }
 

@@ -83,7 +83,7 @@ const CASES: &[(i32, &str, &str)] = &[
     (1, "status 127.0.0.1:1", "cannot be reached"),
     (1, "status unix:nowhere", "cannot be reached"),
     (1, "status unix:file", "cannot be reached"),
-    (2, "status dir --watch soon", "expected a number"),
+    (2, "status dir --watch=soon", "expected a number"),
     (2, "status dir --json --openmetrics", "cannot be used with"),
     (2, "top dir", "expected a terminal"),
     (2, "top dir --interval 0", "expected at least 0.1 seconds"),

@@ -130,6 +130,35 @@ fn a_node_that_was_starting_when_up_was_killed_is_found() {
 }
 
 #[test]
+fn a_cluster_that_is_just_being_started_is_left_alone() {
+    let cluster = Cluster::new("servers = { count = 1 }\nforwarders = { count = 1 }\n");
+    cluster.up();
+    let [server, forwarder] = ["server-0", "forwarder-0"].map(|node| cluster.pid(node).unwrap());
+    kill_process(forwarder, Signal::KILL).unwrap();
+    eventually("the forwarder ends", || (!runs(forwarder)).then_some(()));
+    // The next one waits for a server that does not answer.
+    kill_process(server, Signal::STOP).unwrap();
+    let mut up = Up(cluster.command(&["up", "it.toml"]).stdout(Stdio::null()).spawn().unwrap());
+    let starting = eventually("the forwarder's process is noted", || {
+        cluster.pid("forwarder-0").filter(|pid| *pid != forwarder)
+    });
+    let others = [&["up", "it.toml"][..], &["down", "it"]].map(|args| {
+        let mut child = cluster.command(args).stderr(Stdio::piped()).spawn().unwrap();
+        // One that waits for the server, too, gets its answer.
+        std::thread::sleep(Duration::from_millis(500));
+        let ended = child.try_wait().unwrap().is_some();
+        (ended, child)
+    });
+    kill_process(server, Signal::CONT).unwrap();
+    for (ended, child) in others {
+        let said = error(&child.wait_with_output().unwrap());
+        assert!(ended && said.contains("is just being started or stopped"), "{said}");
+    }
+    assert!(up.0.wait().unwrap().success());
+    assert!(runs(starting) && cluster.pid("forwarder-0") == Some(starting));
+}
+
+#[test]
 fn a_node_whose_number_cannot_be_written_does_not_stay() {
     let cluster = Cluster::new("servers = { count = 1 }\n");
     cluster.up();
@@ -178,4 +207,102 @@ fn nodes_that_are_started_again_from_elsewhere_are_what_they_were() {
     assert!(read() == before);
     assert!(cluster.folder.path().join("data/server-0/objects").is_dir());
     assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0);
+    // Its data is not where the rest is, and stays.
+    let data = cluster.folder.path().join("data");
+    let told = format!("its data stays in {}", data.display());
+    let said = |args: &[&str]| String::from_utf8(cluster.run(args).stdout).unwrap();
+    let down = said(&["down", "it"]);
+    assert!(down.contains(&format!("{told} (--purge removes its folder only)")), "{down}");
+    let purged = said(&["down", "it", "--purge"]);
+    assert!(purged.contains(&format!("its folder removed; {told}")), "{purged}");
+    assert!(!cluster.path("").exists() && data.join("server-0/objects").is_dir());
+}
+
+/// A network namespace, as the machine that clusters are on.
+struct Machine(String);
+
+impl Machine {
+    /// None where that cannot be made.
+    fn new() -> Option<Machine> {
+        let machine = Machine(format!("it{}", std::process::id()));
+        let made = Command::new("ip").args(["netns", "add", &machine.0]).stderr(Stdio::null()).status();
+        made.is_ok_and(|made| made.success()).then_some(machine)
+    }
+
+    fn run(&self, program: &str, args: &[&str]) -> Output {
+        let space = format!("--net=/run/netns/{}", self.0);
+        Command::new("nsenter").arg(space).arg(program).args(args).output().unwrap()
+    }
+
+    fn cluster(&self, args: &[&str], folder: &Path) -> Output {
+        let folder = folder.to_str().unwrap();
+        self.run(env!("CARGO_BIN_EXE_iogate"), &[&["cluster"], args, &["--dir", folder]].concat())
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["netns", "del", &self.0]).status();
+    }
+}
+
+/// Down when the test is over.
+struct Networked<'a> {
+    machine: &'a Machine,
+    folder: PathBuf,
+    file: PathBuf,
+}
+
+impl Networked<'_> {
+    fn run(&self, args: &[&str]) -> Output {
+        let [command, rest @ ..] = args else { unreachable!() };
+        let file = self.file.to_str().unwrap();
+        self.machine.cluster(&[&[*command, file], rest].concat(), &self.folder)
+    }
+}
+
+impl Drop for Networked<'_> {
+    fn drop(&mut self) {
+        let _ = self.run(&["down"]);
+    }
+}
+
+#[test]
+fn a_network_is_made_anew_and_is_of_one_cluster_at_a_time() {
+    let Some(machine) = Machine::new() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = |which: &str| {
+        let name = format!("{which}-{}", machine.0);
+        let (file, folder) = (folder.path().join(format!("{which}.toml")), folder.path().join(which));
+        let text =
+            format!("name = \"{name}\"\ntransport = \"tcp\"\nnetwork = {{}}\nservers = {{ count = 1 }}\n");
+        std::fs::write(&file, text).unwrap();
+        Networked { machine: &machine, folder, file }
+    };
+    let (one, other) = (cluster("one"), cluster("other"));
+    // What an attempt before has left.
+    let space = format!("iogate-one-{}-server-0", machine.0);
+    assert!(Command::new("ip").args(["netns", "add", &space]).status().unwrap().success());
+    let up = one.run(&["up"]);
+    assert!(up.status.success(), "{up:?}");
+    let said = error(&other.run(&["up"]));
+    assert!(said.contains("has 10.77.0.1 already") && said.contains("`iogate cluster down`"), "{said}");
+    let links = machine.run("ip", &["-oneline", "link"]);
+    let links = String::from_utf8(links.stdout).unwrap();
+    assert_eq!(links.lines().filter(|line| line.contains(": io")).count(), 2, "of the one only: {links}");
+    let up = one.run(&["up"]);
+    assert!(up.status.success(), "it is up: {up:?}");
+    assert!(one.run(&["down"]).status.success());
+    // An error in the midst leaves nothing.
+    let before = std::fs::read_to_string(&other.file).unwrap();
+    let beyond = before.replace("{}", "{ bandwidth = \"4294967295Gbit/s\" }");
+    std::fs::write(&other.file, beyond).unwrap();
+    if !other.run(&["up"]).status.success() {
+        let links = machine.run("ip", &["-oneline", "link"]);
+        assert!(!String::from_utf8(links.stdout).unwrap().contains(": io"));
+    }
+    other.run(&["down"]);
+    std::fs::write(&other.file, before).unwrap();
+    let up = other.run(&["up"]);
+    assert!(up.status.success(), "{up:?}");
 }

@@ -302,7 +302,7 @@ fn a_server_says_how_it_is_and_takes_settings() {
     file.write_at(0, b"goes on").unwrap();
 
     let watched = Command::new(env!("CARGO_BIN_EXE_iogate"))
-        .args(["status", &address, "--json", "--watch", "0.05"])
+        .args(["status", &address, "--json", "--watch=0.05"])
         .stdout(Stdio::piped())
         .spawn();
     let mut watched = watched.unwrap();

@@ -1,6 +1,7 @@
 //! `iogate turn` and `iogate probe`, as people and scripts call them, with a coordinator of `iogate coord serve`.
 
-use std::io::{BufRead, BufReader};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -9,6 +10,7 @@ use iogate_net::Endpoint;
 use iogate_net::coordinator::Status;
 use iogate_net::turns::CoordinatorOptions;
 use iogate_turn::{Place, Settings, Turns, Wish};
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -227,4 +229,100 @@ fn a_signal_ends_the_wait() {
     kill_process(Pid::from_child(&holding), Signal::TERM).unwrap();
     assert_eq!(holding.wait().unwrap().code(), Some(128 + 15), "the command's");
     assert_eq!(coordinator.entries(), 0);
+}
+
+/// What passes for the library that takes turns, without which nothing is run: its header is that of this very program.
+fn make_library(path: &Path) {
+    let mut bytes = std::fs::read(env!("CARGO_BIN_EXE_iogate")).unwrap();
+    bytes.truncate(20);
+    bytes[16..18].copy_from_slice(&3_u16.to_ne_bytes());
+    bytes.extend(b"iogate_is_bulk");
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// A terminal: what is typed there, and what programs have.
+fn terminal() -> (File, File) {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let typed = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&typed).unwrap();
+    unlockpt(&typed).unwrap();
+    let name = ptsname(&typed, Vec::new()).unwrap();
+    // Nobody's controlling terminal: whoever wants it as that asks for it.
+    let flags = OFlags::RDWR | OFlags::NOCTTY;
+    let there = rustix::fs::open(name.as_c_str(), flags, Mode::empty()).unwrap();
+    (typed.into(), there.into())
+}
+
+/// What starts a program for its end.
+fn starters() -> [&'static [&'static str]; 2] {
+    [
+        &["run", "--policy", "backoff", "--files", "*.x", "--library", "library.so", "--"],
+        &["turn", "scratch", "--policy", "none", "--"],
+    ]
+}
+
+#[test]
+fn an_interrupt_that_a_process_sends_ends_the_program_also_where_there_is_a_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    make_library(&folder.path().join("library.so"));
+    for (starter, at_terminal) in
+        starters().into_iter().flat_map(|starter| [(starter, false), (starter, true)])
+    {
+        for (signal, number) in [(Signal::INT, 2), (Signal::QUIT, 3), (Signal::ALARM, 14)] {
+            let args = [starter, &["sh", "-c", "echo ready; exec sleep 1000"]].concat();
+            let mut command = iogate(folder.path(), &args);
+            let (_typed, there) = terminal();
+            if at_terminal {
+                command.stdin(there);
+            }
+            let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+            let mut line = String::new();
+            BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+            assert_eq!(line, "ready\n");
+            kill_process(Pid::from_child(&child), signal).unwrap();
+            let mut ended = None;
+            let since = Instant::now();
+            while ended.is_none() && since.elapsed() < Duration::from_secs(10) {
+                ended = child.try_wait().unwrap();
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            if ended.is_none() {
+                kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+                child.wait().unwrap();
+            }
+            let code = ended.map(|ended| ended.code());
+            assert_eq!(
+                code,
+                Some(Some(128 + number)),
+                "{} {signal:?}, a terminal: {at_terminal}",
+                starter[0]
+            );
+        }
+    }
+}
+
+#[test]
+fn a_key_at_the_terminal_reaches_the_program_once() {
+    let folder = tempfile::tempdir().unwrap();
+    make_library(&folder.path().join("library.so"));
+    // A shell that waits says at once what it gets, so that the next one is another one.
+    let script = "sleep 1000 & trap 'echo got' INT; trap 'kill $!; echo end; exit 5' TERM; echo ready; while :; do wait; done";
+    for starter in starters() {
+        let (mut typed, there) = terminal();
+        let mut command = Command::new("setsid");
+        // Whatever its standard input is.
+        command.args(["--ctty", "--wait", "sh", "-c", "exec \"$@\" </dev/null", "sh"]);
+        command.arg(env!("CARGO_BIN_EXE_iogate")).args(starter);
+        command.args(["sh", "-c", script]).current_dir(folder.path()).env_remove("IOGATE_COORD");
+        command.stdin(there).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        assert_eq!(lines.next().as_deref(), Some("ready"));
+        typed.write_all(b"\x03").unwrap();
+        assert_eq!(lines.next().as_deref(), Some("got"), "{}", starter[0]);
+        std::thread::sleep(Duration::from_millis(200));
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        assert_eq!(lines.next().as_deref(), Some("end"), "{}: another one", starter[0]);
+        assert_eq!(child.wait().unwrap().code(), Some(5));
+    }
 }

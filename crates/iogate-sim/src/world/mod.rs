@@ -109,7 +109,7 @@ pub enum SimError {
     },
     /// A gate wants a scheduler of the caller's own, who has none of this name.
     #[error(
-        "the gate of {layer}: no scheduler 'own:{name}': only a program that brings its own scheduler can run this (docs/python.md)"
+        "the gate of {layer}: no scheduler 'own:{name}': only a program that brings its own scheduler can run this (docs/python-gate.md)"
     )]
     NoOwn {
         /// Whose.

@@ -143,7 +143,7 @@ pub(crate) struct CoordStatusArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Again and again, every so many seconds
+    /// Again and again: every second, or every so many, as in --watch=5
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", require_equals = true)]
     pub(crate) watch: Option<f64>,
 }

@@ -19,6 +19,14 @@ pub(crate) struct SharesArgs {
     pub(crate) policy: Option<PathBuf>,
 }
 
+/// What `iogate set` and `iogate cluster set` can be given.
+pub(crate) fn settings_help() -> String {
+    format!(
+        "What to change: `scheduler=NAME`, parameters as in `age_max=1s`, `policy=FILE`, `fair={}`, `accounts=sampled|on|off`",
+        FAIR.join("|")
+    )
+}
+
 /// Check policies: who is entitled to what of a mount or a server
 #[derive(Debug, Args)]
 pub(crate) struct PolicyArgs {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
 
-use super::SharesArgs;
+use super::{SharesArgs, policy};
 use crate::metrics;
 
 /// Serve file systems to other nodes, each behind a gate: a forwarder, a data server, or both
@@ -124,8 +124,7 @@ pub(crate) struct ClusterSetArgs {
     #[command(flatten)]
     pub(crate) choice: ClusterChoice,
 
-    /// What to set: `scheduler=NAME` and parameters, `policy=FILE`, `fair=user|job|app`, `accounts=...`
-    #[arg(value_name = "SETTING", required = true)]
+    #[arg(value_name = "SETTING", required = true, help = policy::settings_help())]
     pub(crate) settings: Vec<String>,
 
     /// Only at the data servers
@@ -143,7 +142,7 @@ pub(crate) struct ClusterDownArgs {
     #[command(flatten)]
     pub(crate) choice: ClusterChoice,
 
-    /// Remove its folder too, with the data in it
+    /// Remove its folder too, with the data in it; what its file's `directory` has elsewhere stays
     #[arg(long)]
     pub(crate) purge: bool,
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod advise;
 pub(crate) mod bench;
+pub(crate) mod child;
 pub(crate) mod cluster;
 pub(crate) mod control;
 pub(crate) mod coord;

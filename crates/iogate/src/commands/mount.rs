@@ -12,7 +12,7 @@ use iogate_core::auto::pattern::patterns;
 use iogate_core::device::{self, Placement};
 use iogate_core::recording::RecordingError;
 use iogate_core::stats::summary::{Names, Summary};
-use iogate_core::{AppId, FileId, SchedulerKind};
+use iogate_core::{AppId, FileId, SchedulerConfig, SchedulerKind};
 use iogate_engine::store::{Backend, DeviceStats, DirectoryOptions, DirectoryStore, ModelledStore};
 use iogate_engine::{Engine, Store};
 use iogate_fuse::{
@@ -22,7 +22,9 @@ use iogate_net::transport::auth;
 use iogate_net::{Endpoint, ThisSystem};
 use iogate_report::metrics::Exposed;
 use iogate_report::units;
+use iogate_vfs::policy_file::Shares;
 use iogate_vfs::{Tree, policy_file};
+use signal_hook::iterator::Signals;
 
 use crate::attempt::Attempt;
 use crate::cli::{self, Cache, MountArgs, StoreKind};
@@ -48,73 +50,80 @@ const STATUS_BYTES_MAX: usize = 1 << 16;
 
 pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     // Checked here too, so that what is wrong is said by the process that was asked.
-    let fixed = match args.store {
-        StoreKind::Directory => storage::fixed_scheduler(args.source()),
-        StoreKind::Modelled => SchedulerKind::Aioli,
-    };
-    args.log.as_deref().map(check_is_file).transpose()?;
-    let pinned = args.scheduler.pinned()?;
-    let model = args.device.as_deref().unwrap_or("hdd");
-    let device = devices::device(model)?;
-    if args.device.is_some() && matches!(args.store, StoreKind::Directory) {
-        let error = anyhow!("--device is for a modelled store, and this one is as fast as the source is");
-        return Err(Failure::usage(error).hint("add --store modelled, or leave --device out"));
+    let asked = Asked::of(args)?;
+    if args.foreground { serve(args, asked) } else { in_background() }
+}
+
+/// What is to be mounted and how, as far as that can be said before anything is begun.
+struct Asked<'a> {
+    shown: Shown,
+    /// The scheduler that nobody chooses.
+    fixed: SchedulerKind,
+    pinned: Option<SchedulerConfig>,
+    /// What a modelled device is called, and one of that name.
+    model: &'a str,
+    device: Box<dyn device::Device>,
+    shares: Option<Shares>,
+}
+
+impl Asked<'_> {
+    fn of(args: &MountArgs) -> Result<Asked<'_>, Failure> {
+        let fixed = match args.store {
+            StoreKind::Directory => storage::fixed_scheduler(args.source()),
+            StoreKind::Modelled => SchedulerKind::Aioli,
+        };
+        args.log.as_deref().map(check_is_file).transpose()?;
+        let pinned = args.scheduler.pinned()?;
+        let model = args.device.as_deref().unwrap_or("hdd");
+        let device = devices::device(model)?;
+        if args.device.is_some() && matches!(args.store, StoreKind::Directory) {
+            let error = anyhow!("--device is for a modelled store, and this one is as fast as the source is");
+            return Err(Failure::usage(error).hint("add --store modelled, or leave --device out"));
+        }
+        let shown = Shown::of(args)?;
+        let other = match (args.store, &shown) {
+            (StoreKind::Modelled, _) => Some("a modelled store"),
+            (StoreKind::Directory, Shown::Servers(_)) => Some("--remote"),
+            (StoreKind::Directory, Shown::Directory(_)) => None,
+        };
+        if let (Some(_), Some(other)) = (&args.known.profile, other) {
+            let error = anyhow!("--profile: expected with a directory, found with {other}");
+            let hint = "leave it out; --device profile:FILE lets a modelled store charge what a profile says";
+            return Err(Failure::usage(error).hint(hint));
+        }
+        Ok(Asked { shown, fixed, pinned, model, device, shares: policy::of_flags(&args.shares)? })
     }
-    let shown = Shown::of(args)?;
-    let is_modelled = matches!(args.store, StoreKind::Modelled);
-    let other = if is_modelled {
-        Some("a modelled store")
-    } else {
-        matches!(shown, Shown::Servers(_)).then_some("--remote")
-    };
-    if let (Some(_), Some(other)) = (&args.known.profile, other) {
-        let error = anyhow!("--profile: expected with a directory, found with {other}");
-        let hint = "leave it out; --device profile:FILE lets a modelled store charge what a profile says";
-        return Err(Failure::usage(error).hint(hint));
-    }
-    let shares = policy::of_flags(&args.shares)?;
-    if !args.foreground {
-        return in_background();
-    }
+}
+
+/// Serves it in this process.
+fn serve(args: &MountArgs, asked: Asked<'_>) -> Result<(), Failure> {
     if args.announce {
         rustix::process::setsid().context("a session of its own for the mount's process")?;
     }
     let log = args.log.as_deref().map(open_log).transpose()?;
     log_to_stderr();
 
-    if let Shown::Directory(_) = shown {
+    if let Shown::Directory(_) = asked.shown {
         // Before the store and the engine start threads.
         iogate_engine::privileges::keep_mode_bits();
     }
-    let Behind { front, store, names, modelled, layout, mut about } = match &shown {
-        Shown::Directory(source) => directory(args, source, device)?,
+    let Behind { front, store, names, modelled, layout, about } = match &asked.shown {
+        Shown::Directory(source) => directory(args, source, asked.device)?,
         Shown::Servers(endpoints) => servers(args, endpoints)?,
     };
     let (known, keeping) = match args.store {
         StoreKind::Directory => storage::known_by(&args.known, args.source(), args.direct)?,
-        StoreKind::Modelled => {
-            (storage::modelled(model, ModelledStore::EXTENT_BYTES).map_err(devices::not_a_device)?, None)
-        }
+        StoreKind::Modelled => (
+            storage::modelled(asked.model, ModelledStore::EXTENT_BYTES).map_err(devices::not_a_device)?,
+            None,
+        ),
     };
-    let engine = storage::engine(pinned, fixed, known, &args.room, layout.gate, store.clone())?;
+    let engine = storage::engine(asked.pinned, asked.fixed, known, &args.room, layout.gate, store.clone())?;
     engine.keep_accounts(args.accounts);
-    if let Some(shares) = &shares {
+    if let Some(shares) = &asked.shares {
         shares.set(&engine, &ThisSystem).map_err(|error| Failure::usage(anyhow!(error)))?;
     }
-    let cache = match args.cache {
-        Cache::Direct => "direct: every read and write is a request",
-        Cache::Page => "the kernel's page cache",
-    };
-    about.push(("cache".into(), cache.into()));
-    if let Profiles::Measured(file) = Profiles::of(args.known.profile.as_deref()) {
-        about.push(("profile".into(), file.display().to_string()));
-    }
     let http = args.http.as_ref().map(metrics::Listener::bind).transpose()?;
-    if let Some(listener) = &http {
-        let [page, metrics] = listener.places();
-        about.extend([("page".into(), page), ("metrics".into(), metrics)]);
-        listener.warning().iter().for_each(|warning| eprintln!("{warning}"));
-    }
     let point = std::fs::canonicalize(args.mountpoint()).unwrap_or_else(|_| args.mountpoint().to_owned());
 
     engine.watch_arrivals();
@@ -125,7 +134,7 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         files: OnceLock::new(),
         modelled,
         tree: front.tree(),
-        about,
+        about: [about, also_about(args, http.as_ref())].concat(),
         apps: OnceLock::new(),
         transport: OnceLock::new(),
     });
@@ -135,21 +144,9 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         .map(|listener| listener.serve(move || told().unwrap_or_default()))
         .transpose()
         .context("no thread for --http")?;
-    let options = MountOptions {
-        cache: match args.cache {
-            Cache::Direct => CacheMode::Direct,
-            Cache::Page => CacheMode::Page,
-        },
-        transport: if args.no_uring { Transport::Device } else { Transport::Auto },
-        threads_max: args.threads.into(),
-        read_only: args.read_only,
-        programs: AppFile::from_environment().context("the file of IOGATE_APP_FILE")?,
-        layouts: layout.layouts,
-        ..MountOptions::default()
-    };
     // Before the mount, so that no signal finds it without a handler.
-    let mut signals = signals::of_the_end()?;
-    let handle = signals.handle();
+    let signals = signals::of_the_end()?;
+    let options = MountOptions { layouts: layout.layouts, ..options(args)? };
     let point = args.mountpoint();
     let mounted = match front {
         Front::Servers { tree, name } => {
@@ -172,26 +169,64 @@ pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
         // In the background, the process that was started tells by its end.
         notify::ready(&format!("mounted at {}", point.display()));
     }
+    let keeper = keeping.and_then(|keeping| keeping.start(&engine));
+    until_unmounted(&mounted, signals, args.announce);
+    keeper.into_iter().for_each(Keeper::end);
+    engine.shutdown();
+    Ok(())
+}
+
+/// What the status of a mount says of it whatever is mounted.
+fn also_about(args: &MountArgs, http: Option<&metrics::Listener>) -> Vec<(String, String)> {
+    let cache = match args.cache {
+        Cache::Direct => "direct: every read and write is a request",
+        Cache::Page => "the kernel's page cache",
+    };
+    let mut about = vec![("cache".into(), cache.into())];
+    if let Profiles::Measured(file) = Profiles::of(args.known.profile.as_deref()) {
+        about.push(("profile".into(), file.display().to_string()));
+    }
+    if let Some(listener) = http {
+        let [page, metrics] = listener.places();
+        about.extend([("page".into(), page), ("metrics".into(), metrics)]);
+        listener.warning().iter().for_each(|warning| eprintln!("{warning}"));
+    }
+    about
+}
+
+fn options(args: &MountArgs) -> Result<MountOptions, Failure> {
+    Ok(MountOptions {
+        cache: match args.cache {
+            Cache::Direct => CacheMode::Direct,
+            Cache::Page => CacheMode::Page,
+        },
+        transport: if args.no_uring { Transport::Device } else { Transport::Auto },
+        threads_max: args.threads.into(),
+        read_only: args.read_only,
+        programs: AppFile::from_environment().context("the file of IOGATE_APP_FILE")?,
+        ..MountOptions::default()
+    })
+}
+
+/// Waits until somebody unmounts it, or a signal has it unmounted.
+fn until_unmounted(mounted: &Mounted, mut signals: Signals, is_announced: bool) {
     let stopping = || {
-        if !args.announce {
+        if !is_announced {
             notify::stopping();
         }
     };
-    let keeper = keeping.and_then(|keeping| keeping.start(&engine));
+    let handle = signals.handle();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             signals.forever().for_each(|_| {
                 stopping();
-                take_off(&mounted);
+                take_off(mounted);
             });
         });
         mounted.wait();
         stopping();
         handle.close();
     });
-    keeper.into_iter().for_each(Keeper::end);
-    engine.shutdown();
-    Ok(())
 }
 
 /// What is to be mounted.

@@ -1,6 +1,5 @@
 //! Who is entitled to what: the policies that flags name, and `iogate policy check`.
 
-use std::fmt::Write;
 use std::num::NonZeroU64;
 use std::path::Path;
 
@@ -119,9 +118,9 @@ fn lines(shares: &Shares) -> Vec<Line<'_>> {
 
 /// A policy for programs: its classes, each with those within it.
 fn as_json(shares: &Shares) -> Value {
+    let number = |rate: Option<NonZeroU64>| rate.map(NonZeroU64::get);
     let mut classes: Vec<Value> = Vec::new();
     for (depth, name, is_known, Entitlement { weight, min, max }) in lines(shares) {
-        let number = |rate: Option<NonZeroU64>| rate.map(NonZeroU64::get);
         let class = json!({
             "name": name.key(), "known": is_known, "weight": weight, "min": number(min.bytes), "min_requests": number(min.requests),
             "max": number(max.bytes), "max_requests": number(max.requests), "classes": [],
@@ -136,65 +135,76 @@ fn as_json(shares: &Shares) -> Value {
         }
     }
     let lot = shares.policy.lot.map(|lot| lot.as_nanos());
-    json!({ "by": shares.by(), "lot_ns": lot, "classes": classes })
+    let global = shares.global.as_ref().map(|Global { coordinators, gates, terms, .. }| {
+        json!({
+            "coordinators": coordinators, "gates": gates, "total": number(terms.policy.total),
+            "report_ns": terms.every.as_nanos(), "lease_ns": terms.lease.as_nanos(),
+        })
+    });
+    json!({
+        "by": shares.by(), "lot_ns": lot, "classes": classes, "global": global, "warnings": warnings(shares),
+    })
+}
+
+/// What of a policy may not be what was meant.
+fn warnings(shares: &Shares) -> Vec<String> {
+    let by = shares.by.name();
+    let lines = lines(shares);
+    let unknown = lines.iter().filter(|(_, _, is_known, _)| !is_known).map(|(_, name, ..)| {
+        let (key, what) = (name.key(), if matches!(name, Named::Group(_)) { around(shares) } else { by });
+        format!("{key} matches nobody: there is no {what} of this name here")
+    });
+    let mut warnings: Vec<String> = unknown.collect();
+    warnings.extend(policy_file::overlaps(&shares.policy.paths));
+    if shares.global.is_some() && lines.iter().any(|(.., one)| one.max.requests.is_some()) {
+        warnings.push("max_requests is each gate's own: only bytes are shared".into());
+    }
+    // Of paths, all others are one class.
+    if shares.others().min != Rate::default() && shares.by != ClassBy::Path {
+        let by = if shares.policy.other_branches.is_some() { around(shares) } else { by };
+        warnings.push(format!(
+            "others.min is a floor for each other {by}: how many there will be is not known, nor what that is together"
+        ));
+    }
+    warnings
 }
 
 /// A policy as a table, with what is to be noted.
 fn explained(shares: &Shares) -> String {
     let shown = |rate: Rate| policy_file::rate_shown(rate).unwrap_or_else(|| "-".into());
-    let by = shares.by.name();
     let mut table = Table::new([shares.by(), "weight", "at least", "at most"]);
-    let lines = lines(shares);
-    for (depth, name, _, Entitlement { weight, min, max }) in &lines {
+    for (depth, name, _, Entitlement { weight, min, max }) in &lines(shares) {
         let name = format!("{:indent$}{}", "", name.shown(around(shares)), indent = 2 * depth);
         table.row([name, weight.to_string(), shown(*min), shown(*max)]);
     }
-    let mut out = table.to_string();
-    for (_, name, ..) in lines.iter().filter(|(_, _, is_known, _)| !is_known) {
-        let (key, what) = (name.key(), if matches!(name, Named::Group(_)) { around(shares) } else { by });
-        writeln!(out, "warning: {key} matches nobody: there is no {what} of this name here")
-            .expect("text grows");
-    }
-    for overlap in policy_file::overlaps(&shares.policy.paths) {
-        writeln!(out, "warning: {overlap}").expect("text grows");
-    }
-    if let Some(global) = &shares.global {
-        let Global { coordinators, gates, terms, .. } = global;
+    let mut notes: Vec<String> =
+        warnings(shares).into_iter().map(|warning| format!("warning: {warning}")).collect();
+    if let Some(Global { coordinators, gates, terms, .. }) = &shares.global {
         let total = terms.policy.total.map(|total| Rate { bytes: Some(total), requests: None });
         let total = total
             .and_then(policy_file::rate_shown)
             .map_or(String::new(), |total| format!(", {total} together"));
         let (at, every, lease) = (coordinators.join(", "), terms.every, terms.lease);
-        writeln!(
-            out,
+        notes.push(format!(
             "shared over {gates} gates through {at}{total}; reports every {every}, leases of {lease}"
-        )
-        .expect("text grows");
-        if lines.iter().any(|(.., one)| one.max.requests.is_some()) {
-            writeln!(out, "warning: max_requests is each gate's own: only bytes are shared")
-                .expect("text grows");
-        }
+        ));
     }
+    notes.extend(floors(shares).map(|sum| {
+        format!("floors together: {sum}; they hold as far as the storage serves that, in the pattern in which it is asked for")
+    }));
+    notes.into_iter().fold(table.to_string(), |shown, note| shown + &note + "\n")
+}
+
+/// What all that is promised comes to, in bytes and in requests.
+fn floors(shares: &Shares) -> impl Iterator<Item = String> {
     // Of paths, all others are one class.
     let all_others = (shares.by == ClassBy::Path).then_some(shares.others().min);
     let each =
         || shares.policy.apps.values().map(|one| one.min).chain(groups_above(shares)).chain(all_others);
-    let bytes = together(each().map(|min| min.bytes));
-    let requests = together(each().map(|min| min.requests));
-    for sum in [
-        policy_file::rate_shown(Rate { bytes: bytes.try_into().ok(), requests: None }),
-        policy_file::rate_shown(Rate { bytes: None, requests: requests.try_into().ok() }),
-    ]
-    .into_iter()
-    .flatten()
-    {
-        writeln!(out, "floors together: {sum}; they hold as far as the storage serves that, in the pattern in which it is asked for").expect("text grows");
-    }
-    if shares.others().min != Rate::default() && all_others.is_none() {
-        let by = if shares.policy.other_branches.is_some() { around(shares) } else { by };
-        writeln!(out, "warning: others.min is a floor for each other {by}: how many there will be is not known, nor what that is together").expect("text grows");
-    }
-    out
+    let bytes = together(each().map(|min| min.bytes)).try_into().ok();
+    let requests = together(each().map(|min| min.requests)).try_into().ok();
+    let sums = [Rate { bytes, requests: None }, Rate { bytes: None, requests }];
+    sums.into_iter().filter_map(policy_file::rate_shown)
 }
 
 /// What floors come to, or as much as can be said.
@@ -235,6 +245,27 @@ mod tests {
         ] {
             assert!(shown.contains(expected), "{expected}: {shown}");
         }
+    }
+
+    #[test]
+    fn programs_are_told_what_people_are() {
+        let text = "by = \"user\"\n[class.no-such-user-here]\nmax_requests = 7\n[global]\ncoordinator = [\"io1:7100\", \"io2:7100\"]\n\
+                    gates = 40\ntotal = \"4GiB/s\"\nlease = \"2s\"\n";
+        let shares = parse(text).unwrap();
+        let json = as_json(&shares);
+        let expected = json!({
+            "coordinators": ["io1:7100", "io2:7100"], "gates": 40, "total": 4_u64 << 30,
+            "report_ns": 100_000_000, "lease_ns": 2_000_000_000_u64,
+        });
+        assert_eq!(json["global"], expected);
+        let shown = explained(&shares);
+        let warnings = json["warnings"].as_array().unwrap();
+        assert_eq!(warnings.len(), 2, "{warnings:?}");
+        for warning in warnings {
+            assert!(shown.contains(&format!("\nwarning: {}\n", warning.as_str().unwrap())), "{shown}");
+        }
+        let json = as_json(&parse("by = \"user\"\n").unwrap());
+        assert_eq!((&json["global"], &json["warnings"]), (&Value::Null, &json!([])));
     }
 
     #[test]

@@ -1,11 +1,10 @@
 //! `iogate run`: a program with the library that takes turns for it.
 
-use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
+use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow};
@@ -13,22 +12,16 @@ use glob::Pattern;
 use iogate_net::Endpoint;
 use iogate_turn::{Policy, Settings};
 use iogate_vfs::app::JOBS;
-use rustix::process::{Pid, Signal};
-use signal_hook::consts::{SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
-use signal_hook::iterator::Signals;
 use tempfile::NamedTempFile;
 
 use crate::attempt::Attempt;
 use crate::cli::RunArgs;
-use crate::commands::signals::heeded;
+use crate::commands::child::{self, Signals};
 use crate::failure::Failure;
 
 const LIBRARY: &str = "libiogate_preload.so";
 /// What only processes have that a launcher has started as part of a parallel job.
 const RANKS: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_STEP_ID"];
-/// As shells have it.
-const NOT_FOUND: u8 = 127;
-const NOT_STARTED: u8 = 126;
 
 /// Variables that the program gets.
 #[derive(Default)]
@@ -59,7 +52,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
                 "give the coordinator, as in --coord io1:7100, or --policy backoff, or none to run as it is";
             return Err(Failure::usage(anyhow!("there is no coordinator to take turns by")).hint(hint));
         }
-        return Err(not_started(&args.command[0], command.exec()));
+        return Err(replaced(command));
     }
     if settings.files.is_empty() {
         let hint =
@@ -83,14 +76,22 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     environment.set("LD_PRELOAD", preload(&library(args.library.as_deref())?)?);
     if RANKS.into_iter().any(|name| environment.get(name).is_some()) {
         // That this rank writes nothing does not mean that the job does not.
-        return Err(not_started(&args.command[0], command.envs(environment.0).exec()));
+        command.envs(environment.0);
+        return Err(replaced(command));
     }
+    let signals = Signals::new()?;
     let found = Found::create(settings.files).context("cannot make a file to note what is found in")?;
     command.envs(environment.0).env("IOGATE_FOUND", found.file.path());
-    let status = wait_for(command, &args.command[0])?;
+    let status = signals.run(command)?;
     found.warn();
     drop(found);
-    std::process::exit(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or_default()));
+    std::process::exit(child::code(status));
+}
+
+/// Has the program take this process's place; returns why it cannot.
+fn replaced(mut command: Command) -> Failure {
+    let error = command.exec();
+    child::not_started(&command, error)
 }
 
 /// `IOGATE_COORD` with whole paths: the program may change its directory before it asks.
@@ -296,30 +297,6 @@ fn preload(library: &Path) -> Result<String, Failure> {
         Some(there) => format!("{library}:{there}"),
         None => library.to_owned(),
     })
-}
-
-fn not_started(program: &OsStr, error: io::Error) -> Failure {
-    let status = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_STARTED };
-    Failure::failed(anyhow!(error).context(Attempt::run(program.display()))).status(status)
-}
-
-/// Starts the program, hands on the signals that this process gets, and waits for its end.
-fn wait_for(mut command: Command, program: &OsString) -> Result<ExitStatus, Failure> {
-    // Before there is a child, so that none is lost. What a terminal sends, the child gets by itself.
-    let signals = [SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGCONT, SIGWINCH, SIGINT, SIGQUIT];
-    let mut signals = Signals::new(heeded(&signals)).context("cannot handle signals")?;
-    let mut child: Child = command.spawn().map_err(|error| not_started(program, error))?;
-    let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    std::thread::spawn(move || {
-        for number in signals.forever() {
-            if let (Some(id), Some(signal)) = (id, Signal::from_named_raw(number))
-                && !matches!(number, SIGINT | SIGQUIT | SIGWINCH)
-            {
-                let _ = rustix::process::kill_process(id, signal);
-            }
-        }
-    });
-    Ok(child.wait().context("cannot wait for the program")?)
 }
 
 /// Which patterns have found a file: a byte for each in a file that the library writes to.

@@ -105,7 +105,7 @@ fn chosen(source: &Source<'_>) -> Result<Chosen, Failure> {
         return Err(Failure::usage(anyhow!(
             "{scenario}: scheduler = \"{OWN}{own}\": expected one that iogate has; only a program that brings its own can run this"
         ))
-        .hint("docs/python.md shows how; `iogate schedulers` lists those that there are"));
+        .hint("docs/python-gate.md shows how; `iogate schedulers` lists those that there are"));
     }
     Ok(Chosen { plan, text: source.text.to_owned() })
 }

@@ -1,26 +1,15 @@
 //! `iogate turn`: a command that waits for its turn.
 
-use std::ffi::OsStr;
-use std::io::{ErrorKind, IsTerminal};
+use std::io::ErrorKind;
 use std::ops::ControlFlow;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, ExitStatus};
-use std::thread;
+use std::process::Command;
 
-use anyhow::{Context, anyhow};
 use iogate_net::turns::ClaimError;
 use iogate_turn::{Place, Settings, TurnError, Turns, Wish};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-use signal_hook::iterator::Signals;
 
-use crate::attempt::Attempt;
 use crate::cli::{PolicyChoice, TurnArgs};
-use crate::commands::signals::heeded;
+use crate::commands::child::{self, Signals};
 use crate::failure::Failure;
-
-/// What is passed on to the command.
-const SIGNALS: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
 
 pub(crate) fn run(args: &TurnArgs) -> Result<(), Failure> {
     let turns = Turns::new(settings(args)?).map_err(Failure::usage)?;
@@ -39,10 +28,10 @@ pub(crate) fn run(args: &TurnArgs) -> Result<(), Failure> {
         ..Wish::default()
     };
     // Before the wait, so that no signal ends this process in the midst of it: the turn would be held up for a lease.
-    let mut signals = Signals::new(heeded(&SIGNALS)).context("signals cannot be handled")?;
+    let mut signals = Signals::new()?;
     let mut came = None;
     let mut watch = |_: &_| {
-        came = signals.pending().next();
+        came = signals.ending();
         if came.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let turn = match turns.take_watched(&place, &wish, &mut watch) {
@@ -52,17 +41,11 @@ pub(crate) fn run(args: &TurnArgs) -> Result<(), Failure> {
     };
     let Some((program, arguments)) = args.command.split_first() else { return Ok(()) };
     // It has the turn of this process: a library in it must not wait for one of its own.
-    let spawned = Command::new(program).args(arguments).env("IOGATE_POLICY", "none").spawn();
-    let child = match spawned {
-        Ok(child) => child,
-        Err(error) => {
-            drop(turn);
-            return Err(not_started(program, error));
-        }
-    };
-    let status = wait(child, signals)?;
+    let mut command = Command::new(program);
+    command.args(arguments).env("IOGATE_POLICY", "none");
+    let status = signals.run(command)?;
     let lost = turn.release().err();
-    let mut code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    let mut code = child::code(status);
     if let Some(lost) = lost {
         eprintln!("iogate: {lost}");
         if args.strict && code == 0 {
@@ -88,35 +71,4 @@ fn settings(args: &TurnArgs) -> Result<Settings, Failure> {
         _ => std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()),
     });
     settings.map_err(Failure::usage)
-}
-
-fn not_started(program: &OsStr, error: std::io::Error) -> Failure {
-    let status = if error.kind() == ErrorKind::NotFound { 127 } else { 126 };
-    Failure::failed(anyhow!(error).context(Attempt::run(program.display()))).status(status)
-}
-
-/// Waits for the command, and passes on what signals come meanwhile.
-fn wait(mut child: Child, mut signals: Signals) -> Result<ExitStatus, Failure> {
-    let pid = Pid::from_child(&child);
-    let handle = signals.handle();
-    // The terminal's go to all processes in its foreground, the command among them.
-    let is_terminal = std::io::stdin().is_terminal();
-    let passing = thread::spawn(move || {
-        for number in signals.forever() {
-            if is_terminal && matches!(number, SIGINT | SIGQUIT) {
-                continue;
-            }
-            if let Some(signal) = Signal::from_named_raw(number) {
-                // It may have ended just now.
-                let _ = kill_process(pid, signal);
-            }
-        }
-    });
-    // Its number stays its own until it is reaped: so no signal reaches another process.
-    while let Err(rustix::io::Errno::INTR) =
-        waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
-    {}
-    handle.close();
-    let _ = passing.join();
-    Ok(child.wait().context("waiting for the command")?)
 }

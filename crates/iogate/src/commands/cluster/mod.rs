@@ -4,10 +4,11 @@
 
 mod certificates;
 pub(crate) mod config;
+mod folder;
 mod network;
 mod process;
 
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -54,8 +55,8 @@ fn up(args: &ClusterUpArgs) -> Result<(), Failure> {
     let beside = args.file.parent().unwrap_or(Path::new(""));
     let policies = config.check_gates(beside)?;
     config.anchor(beside).map_err(Failure::usage)?;
-    let folder = folder(args.dir.as_deref(), &config.name)?;
-    let folder = private_folder(&folder)?;
+    let folder = folder::make(&folder_of(args.dir.as_deref(), &config.name)?)?;
+    let _held = folder::hold(&folder)?;
     let text = std::fs::read_to_string(&args.file).context("the cluster's file")?;
     let copy = folder.join(FILE);
     let proof = config.proof(args.insecure);
@@ -81,9 +82,9 @@ fn up(args: &ClusterUpArgs) -> Result<(), Failure> {
     }
     if !running {
         prepare(&config, &folder, proof, &nodes)?;
-    }
-    if let Some(network) = &config.network {
-        network::up(&config.name, &nodes, network)?;
+        if let Some(network) = &config.network {
+            network::up(&config.name, &nodes, network)?;
+        }
     }
     for node in &nodes {
         match Process::find(&folder, &node.name) {
@@ -121,31 +122,6 @@ fn up(args: &ClusterUpArgs) -> Result<(), Failure> {
         config.name,
         summary(&nodes),
     ))
-}
-
-/// Makes a cluster's folder, or sees that nobody else can use it. Returns it as nodes find it, which are started from elsewhere.
-fn private_folder(folder: &Path) -> Result<PathBuf, Failure> {
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    made.with_context(|| Attempt::make(format_args!("the cluster's folder {}", folder.display())))?;
-    let folder = folder.canonicalize().context("the cluster's folder")?;
-    let found = folder.metadata().context("the cluster's folder")?;
-    if found.uid() != rustix::process::geteuid().as_raw() {
-        let error = anyhow!("the folder {} is another user's", folder.display());
-        return Err(Failure::failed(error).hint("give --dir DIRECTORY, one of your own"));
-    }
-    let is_empty = std::fs::read_dir(&folder).context("the cluster's folder")?.next().is_none();
-    if !folder.join(FILE).is_file() && !is_empty {
-        let error = anyhow!("the folder {} has something else in it", folder.display());
-        return Err(Failure::failed(error).hint(
-            "give --dir a new or an empty directory: `iogate cluster down --purge` removes all that is there",
-        ));
-    }
-    if found.mode() & 0o077 != 0 {
-        // One of an earlier release, or one that was made for this.
-        let private = std::fs::Permissions::from_mode(0o700);
-        std::fs::set_permissions(&folder, private).context("the cluster's folder")?;
-    }
-    Ok(folder)
 }
 
 /// Makes what nodes prove themselves by, before the first one starts. Clients of a cluster that has not changed go on with what they have.
@@ -203,7 +179,7 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 }
 
 /// Where a cluster of this name keeps its things.
-fn folder(dir: Option<&Path>, name: &str) -> Result<PathBuf, Failure> {
+fn folder_of(dir: Option<&Path>, name: &str) -> Result<PathBuf, Failure> {
     if let Some(dir) = dir {
         return Ok(dir.to_owned());
     }
@@ -223,7 +199,7 @@ fn find(choice: &ClusterChoice) -> Result<(Config, PathBuf), Failure> {
     } else {
         choice.cluster.to_string_lossy().into_owned()
     };
-    let folder = folder(choice.dir.as_deref(), &name)?;
+    let folder = folder_of(choice.dir.as_deref(), &name)?;
     if !folder.join(FILE).is_file() {
         let error = anyhow!("there is no cluster {name}: {} has no {FILE}", folder.display());
         return Err(Failure::usage(error).hint("`iogate cluster up FILE` starts one; --dir says where it is"));
@@ -349,7 +325,10 @@ fn set(args: &ClusterSetArgs) -> Result<(), Failure> {
 
 fn down(args: &ClusterDownArgs) -> Result<(), Failure> {
     let (config, folder) = find(&args.choice)?;
+    let _held = folder::hold(&folder)?;
     let nodes = config.nodes(&folder, known_proof(&config, &folder))?;
+    // Before the folder is gone.
+    let elsewhere = data_elsewhere(&config, &folder);
     // Those in front first: they still need the ones behind them for what they have accepted.
     let mut stopped = 0;
     for node in nodes.iter().rev() {
@@ -365,14 +344,28 @@ fn down(args: &ClusterDownArgs) -> Result<(), Failure> {
     if config.network.is_some() {
         network::down(&config.name, &nodes);
     }
+    let name = &config.name;
     if args.purge {
         std::fs::remove_dir_all(&folder)
             .with_context(|| format!("the cluster's folder {} cannot be removed", folder.display()))?;
-        return print(&format!("{}: {stopped} nodes stopped, its folder removed\n", config.name));
+        let stays = elsewhere.map(|data| format!("; its data stays in {}", data.display()));
+        let stays = stays.unwrap_or_default();
+        return print(&format!("{name}: {stopped} nodes stopped, its folder removed{stays}\n"));
     }
-    let folder = folder.display();
+    let removed = if elsewhere.is_some() { "removes its folder only" } else { "removes it" };
+    let data = elsewhere.unwrap_or(folder);
     print(&format!(
-        "{}: {stopped} nodes stopped; its data stays in {folder} (--purge removes it)\n",
-        config.name
+        "{name}: {stopped} nodes stopped; its data stays in {} (--purge {removed})\n",
+        data.display()
     ))
+}
+
+/// Where the data of a cluster is that has been up, if its file says so: as its first server knows it, which has the whole path.
+fn data_elsewhere(config: &Config, folder: &Path) -> Option<PathBuf> {
+    let said = config.servers.directory.as_ref()?;
+    let server = std::fs::read_to_string(folder.join("server-0.toml")).ok();
+    let server = server.and_then(|text| crate::commands::serve::config::Config::parse(&text).ok());
+    let objects = server.and_then(|server| server.export.into_iter().find_map(|export| export.directory));
+    let data = objects.and_then(|objects| Some(objects.parent()?.parent()?.to_owned()));
+    Some(data.unwrap_or_else(|| said.clone()))
 }

@@ -137,7 +137,9 @@ pub(super) fn start(folder: &Path, name: &str, namespace: Option<&str>) -> Resul
     if !matches!(served, Ok(true)) {
         let _ = child.kill();
         let _ = child.wait();
-        let _ = std::fs::remove_file(pid_file(folder, name));
+        if Process::find(folder, name).is_none() {
+            let _ = std::fs::remove_file(pid_file(folder, name));
+        }
     }
     if !served? {
         let said = std::fs::read(&log_path).unwrap_or_default();
