@@ -32,19 +32,18 @@ impl Striping {
         if bytes == 0 {
             return;
         }
-        let servers = self.servers_of(offset, bytes);
+        let parts = self.parts(offset, bytes);
         let mut done = 0;
         loop {
-            let mut any = false;
-            for index in 0..servers {
-                let local = self.local(offset, bytes, index);
-                let at = local.start + done;
-                if at < local.end {
-                    request(local.server, at, transfer.min(local.end - at));
-                    any = true;
+            let mut longest = 0;
+            for LocalRange { server, start, end } in parts.clone() {
+                let at = start + done;
+                if at < end {
+                    request(server, at, transfer.min(end - at));
+                    longest = longest.max(end - at);
                 }
             }
-            if !any {
+            if longest <= transfer {
                 return;
             }
             done += transfer;
@@ -58,22 +57,27 @@ impl Striping {
         own * self.stripe + if stripes % self.servers == u64::from(server) { rest } else { 0 }
     }
 
-    /// How many servers hold a part of the `bytes` bytes (not zero) from `offset`.
-    fn servers_of(&self, offset: u64, bytes: u64) -> u64 {
-        let (first, last) = (offset / self.stripe, (offset + bytes - 1) / self.stripe);
-        (last - first + 1).min(self.servers)
-    }
-
-    /// The part of the range on the `index`-th of these servers, in the order of their first bytes.
-    fn local(&self, offset: u64, bytes: u64, index: u64) -> LocalRange {
+    /// The part of the `bytes` bytes (not zero) from `offset` on each server that has one, in the order of their first bytes.
+    fn parts(&self, offset: u64, bytes: u64) -> impl Iterator<Item = LocalRange> + Clone + use<> {
         let Striping { stripe, servers } = *self;
         let end = offset + bytes;
         let (first, last) = (offset / stripe, (end - 1) / stripe);
-        let own_first = first + index;
-        let own_last = own_first + (last - own_first) / servers * servers;
-        let start = own_first / servers * stripe + if index == 0 { offset % stripe } else { 0 };
-        let end = own_last / servers * stripe + if own_last == last { end - last * stripe } else { stripe };
-        LocalRange { server: (own_first % servers) as u32, start, end }
+        let (last_round, last_server) = (last / servers, last % servers);
+        let (rest, last_rest) = (offset - first * stripe, end - last * stripe);
+        // There are many servers, and divisions are slow: from one server to the next needs none.
+        let (mut round, mut server) = (first / servers, first % servers);
+        (first..=last).take(servers as usize).map(move |own_first| {
+            // Who comes after the last stripe's server has its last stripe a round earlier.
+            let own_last_round = last_round - u64::from(server > last_server);
+            let start = round * stripe + if own_first == first { rest } else { 0 };
+            let end = own_last_round * stripe + if server == last_server { last_rest } else { stripe };
+            let part = LocalRange { server: server as u32, start, end };
+            server += 1;
+            if server == servers {
+                (round, server) = (round + 1, 0);
+            }
+            part
+        })
     }
 }
 
@@ -101,9 +105,7 @@ mod tests {
                     None => expected.push(LocalRange { server, start: local, end: local + 1 }),
                 }
             }
-            let found: Vec<LocalRange> = (0..striping.servers_of(offset, bytes))
-                .map(|index| striping.local(offset, bytes, index))
-                .collect();
+            let found: Vec<LocalRange> = striping.parts(offset, bytes).collect();
             assert_eq!(found, expected, "{striping:?} {offset} {bytes}");
         }
     }

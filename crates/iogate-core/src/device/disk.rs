@@ -77,6 +77,7 @@ pub struct Disk {
     /// A revolution and a switch.
     track_ns: Divisor,
     heads: Divisor,
+    interface_bytes_per_s: Divisor,
     zones: Box<[Zone]>,
     read_curve: SeekCurve,
     write_curve: SeekCurve,
@@ -168,15 +169,12 @@ impl Disk {
             .collect();
         let cylinders = zone_cylinders * ZONES;
         Disk {
-            config: DiskConfig {
-                interface_bytes_per_s: config.interface_bytes_per_s.max(1_000_000),
-                segment_bytes: config.segment_bytes.max(1),
-                ..config
-            },
+            config: DiskConfig { segment_bytes: config.segment_bytes.max(1), ..config },
             capacity,
             revolution_ns: Divisor::new(revolution_ns),
             track_ns: Divisor::new(track_ns),
             heads: Divisor::new(heads),
+            interface_bytes_per_s: Divisor::new(config.interface_bytes_per_s.max(1_000_000)),
             zones,
             read_curve: SeekCurve::new(config.read_seek, cylinders),
             write_curve: SeekCurve::new(config.write_seek, cylinders),
@@ -375,7 +373,18 @@ impl Disk {
 
     /// What a command costs before the arm starts, and how long its bytes take between host and buffer.
     pub(super) fn host_ns(&self, bytes: u64) -> (u64, u64) {
-        (self.config.command_overhead.as_nanos(), transfer_ns(bytes, self.config.interface_bytes_per_s))
+        (self.config.command_overhead.as_nanos(), self.sent_ns(bytes))
+    }
+
+    /// How long bytes take between host and buffer, rounded up: [`transfer_ns`] without its division.
+    fn sent_ns(&self, bytes: u64) -> u64 {
+        match bytes.checked_mul(1_000_000_000) {
+            Some(scaled) => {
+                let (ns, rest) = self.interface_bytes_per_s.div_rem(scaled);
+                ns + u64::from(rest > 0)
+            }
+            None => transfer_ns(bytes, self.interface_bytes_per_s.get()),
+        }
     }
 
     /// Forgets what the read cache holds of `address..end`, which is written.
@@ -406,7 +415,7 @@ impl Disk {
     /// Serves a read of `address..end` that arrives at `now_ns`; says when it is done.
     fn read(&mut self, now_ns: u64, address: u64, end: u64) -> u64 {
         let begin_ns = now_ns.saturating_add(self.config.command_overhead.as_nanos());
-        let sent_ns = begin_ns.saturating_add(transfer_ns(end - address, self.config.interface_bytes_per_s));
+        let sent_ns = begin_ns.saturating_add(self.sent_ns(end - address));
         if self.write_cache.contains(address, end) {
             return sent_ns;
         }
@@ -478,7 +487,7 @@ impl Disk {
     /// Serves a write of `address..end` that arrives at `now_ns`; says when it is done.
     fn write(&mut self, now_ns: u64, address: u64, end: u64) -> u64 {
         let begin_ns = now_ns.saturating_add(self.config.command_overhead.as_nanos());
-        let sent_ns = begin_ns.saturating_add(transfer_ns(end - address, self.config.interface_bytes_per_s));
+        let sent_ns = begin_ns.saturating_add(self.sent_ns(end - address));
         self.forget(begin_ns, address, end);
         if !self.write_cache.is_enabled() {
             self.stop_ahead(begin_ns);

@@ -2,24 +2,26 @@
 
 /// A divisor, not zero, with its reciprocal.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Divisor {
+pub struct Divisor {
     divisor: u64,
     /// `2^64 / divisor`, less a remainder of at most 1.
     reciprocal: u64,
 }
 
 impl Divisor {
-    pub(super) const fn new(divisor: u64) -> Divisor {
+    /// With its reciprocal; the divisor is not zero.
+    pub const fn new(divisor: u64) -> Divisor {
         Divisor { divisor, reciprocal: u64::MAX / divisor }
     }
 
-    pub(super) const fn get(self) -> u64 {
+    /// The divisor.
+    pub const fn get(self) -> u64 {
         self.divisor
     }
 
     /// Quotient and remainder.
     #[inline]
-    pub(super) const fn div_rem(self, dividend: u64) -> (u64, u64) {
+    pub const fn div_rem(self, dividend: u64) -> (u64, u64) {
         // The reciprocal is too small by at most 1, so this quotient is too, and one correction is enough.
         let quotient = ((dividend as u128 * self.reciprocal as u128) >> 64) as u64;
         let remainder = dividend - quotient * self.divisor;

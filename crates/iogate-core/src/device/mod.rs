@@ -54,6 +54,7 @@ pub use allocation::Rules;
 pub use array::{Array, ArrayConfig};
 pub use command_queue::CommandQueue;
 pub use disk::{Disk, DiskConfig};
+pub use divisor::Divisor;
 pub use flash::{Flash, FlashConfig};
 pub use memory::{Memory, MemoryConfig};
 pub use narrow::Narrow;
@@ -179,7 +180,8 @@ impl Device for Box<dyn Device> {
 /// Calls `piece(address, end)` for each contiguous piece of `transfer` on a device of `capacity` bytes: one,
 /// or two if it wraps around the end.
 fn for_each_piece(capacity: u64, transfer: Transfer, mut piece: impl FnMut(u64, u64)) {
-    let address = transfer.address % capacity;
+    // Few go beyond the end, and divisions are slow.
+    let address = if transfer.address < capacity { transfer.address } else { transfer.address % capacity };
     let bytes = transfer.bytes.clamp(1, capacity);
     let first = bytes.min(capacity - address);
     piece(address, address + first);

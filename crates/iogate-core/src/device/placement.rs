@@ -1,6 +1,7 @@
 //! Where a file lies on a device.
 
 use super::allocation::{Allocation, Rules};
+use super::divisor::Divisor;
 use crate::hash::HashMap;
 use crate::request::{FileId, Op};
 
@@ -10,7 +11,7 @@ use crate::request::{FileId, Op};
 /// Left out: fragmentation within an extent, metadata, free space of an aged file system.
 #[derive(Debug)]
 pub struct Placement {
-    extent_bytes: u64,
+    extent_bytes: Divisor,
     extents: HashMap<(FileId, u64), u64>,
     /// The extent that was asked for last, and its address: most are asked for many times in a row.
     last: Option<((FileId, u64), u64)>,
@@ -30,6 +31,7 @@ impl Placement {
 
     /// No files yet; `extent_bytes` is not zero.
     pub fn new(extent_bytes: u64) -> Placement {
+        let extent_bytes = Divisor::new(extent_bytes);
         Placement { extent_bytes, extents: HashMap::default(), last: None, allocation: None }
     }
 
@@ -53,20 +55,19 @@ impl Placement {
         }
     }
 
-    /// The device address of a file's byte: where it lies alone, for a range may cross extents.
-    fn address(&mut self, file: FileId, offset: u64) -> u64 {
-        let key = (file, offset / self.extent_bytes);
-        let start = match self.last {
+    /// Where an extent of a file begins on the device.
+    fn start(&mut self, file: FileId, index: u64) -> u64 {
+        let key = (file, index);
+        match self.last {
             Some((last, start)) if last == key => start,
             _ => {
                 let next = self.extents.len() as u64;
                 // Wraps as the device itself does, should 2^64 bytes be touched.
-                let start = self.extents.entry(key).or_insert(next).wrapping_mul(self.extent_bytes);
+                let start = self.extents.entry(key).or_insert(next).wrapping_mul(self.extent_bytes.get());
                 self.last = Some((key, start));
                 start
             }
-        };
-        start.wrapping_add(offset % self.extent_bytes)
+        }
     }
 
     /// Calls `piece(address, bytes)` for each part of a range that lies in an extent of its own.
@@ -79,9 +80,9 @@ impl Placement {
     ) {
         let (mut at, end) = (offset, offset.saturating_add(bytes));
         while at < end {
-            let extent_end = (at - at % self.extent_bytes).saturating_add(self.extent_bytes);
-            let piece_end = extent_end.min(end);
-            piece(self.address(file, at), piece_end - at);
+            let (index, within) = self.extent_bytes.div_rem(at);
+            let piece_end = (at - within).saturating_add(self.extent_bytes.get()).min(end);
+            piece(self.start(file, index).wrapping_add(within), piece_end - at);
             at = piece_end;
         }
     }
@@ -96,17 +97,21 @@ mod tests {
     #[test]
     fn files_are_contiguous_within_an_extent_and_apart_from_each_other() {
         let mut placement = Placement::default();
-        assert_eq!(placement.address(FileId(7), 100), 100);
-        assert_eq!(placement.address(FileId(3), 0), Placement::EXTENT_BYTES);
-        assert_eq!(placement.address(FileId(7), Placement::EXTENT_BYTES), 2 * Placement::EXTENT_BYTES);
-        assert_eq!(placement.address(FileId(7), 101), 101);
+        let mut address = |file, offset| {
+            let mut found = None;
+            placement.for_each_extent(FileId(file), offset, 1, |address, _| found = Some(address));
+            found
+        };
+        assert_eq!(address(7, 100), Some(100));
+        assert_eq!(address(3, 0), Some(Placement::EXTENT_BYTES));
+        assert_eq!(address(7, Placement::EXTENT_BYTES), Some(2 * Placement::EXTENT_BYTES));
+        assert_eq!(address(7, 101), Some(101));
     }
 
     #[test]
     fn a_range_is_cut_where_its_extents_end() {
         let mut placement = Placement::new(100);
-        placement.address(FileId(1), 0);
-        placement.address(FileId(2), 0);
+        (1..=2).for_each(|file| placement.for_each_extent(FileId(file), 0, 1, |_, _| {}));
         let mut pieces = Vec::new();
         placement.for_each_extent(FileId(1), 50, 200, |address, bytes| pieces.push((address, bytes)));
         assert_eq!(pieces, [(50, 50), (200, 100), (300, 50)]);

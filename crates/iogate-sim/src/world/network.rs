@@ -8,6 +8,7 @@
 
 mod flow;
 
+use iogate_core::device::Divisor;
 use iogate_core::hash::HashMap;
 use iogate_core::{Span, Time};
 
@@ -78,6 +79,7 @@ impl Lasts {
 /// The ports, and what is between them. `M` names a message.
 pub(super) struct Net<M> {
     config: Network,
+    wire: Wire,
     delays: Delays,
     out_free: Vec<Time>,
     in_free: Vec<Time>,
@@ -94,6 +96,7 @@ impl<M: Copy> Net<M> {
     pub(super) fn new(config: &Network, delays: Delays, nodes: usize, rng: Rng) -> Net<M> {
         Net {
             config: config.clone(),
+            wire: Wire::new(config.bandwidth),
             delays,
             out_free: vec![Time::ZERO; nodes],
             in_free: vec![Time::ZERO; nodes],
@@ -158,14 +161,14 @@ impl<M: Copy> Net<M> {
     fn leave(&mut self, now: Time, from: u32, bytes: u64) -> Time {
         let free = &mut self.out_free[from as usize];
         let begin = now.max(*free);
-        *free = begin + wire_time(self.config.bandwidth, bytes);
+        *free = begin + self.wire.time(bytes);
         begin
     }
 
     /// Occupies the receiver's port: when all has come in.
     fn come_in(&mut self, now: Time, to: u32, bytes: u64) -> Time {
         let free = &mut self.in_free[to as usize];
-        *free = now.max(*free) + wire_time(self.config.bandwidth, bytes);
+        *free = now.max(*free) + self.wire.time(bytes);
         *free
     }
 
@@ -185,7 +188,7 @@ impl<M: Copy> Net<M> {
         // Senders in lock step would have all losses hit the same one of them: the traffic phase effect of Floyd and Jacobson
         // (1991), who remedy it with a random time of up to a segment's.
         let phase = match self.config.buffer {
-            Some(_) => wire_time(self.config.bandwidth, SEGMENT_BYTES),
+            Some(_) => self.wire.time(SEGMENT_BYTES),
             None => Span::ZERO,
         };
         self.config.jitter + self.delays.extra(at) + phase
@@ -221,7 +224,7 @@ impl<M: Copy> Net<M> {
         // What follows something that was delayed is late as well, though the delay may be over.
         reached = reached.max(*self.last.of(from, to));
         let received = reached.max(self.in_free[to as usize]);
-        let answered = received + wire_time(self.config.bandwidth, SEGMENT_BYTES) + self.config.latency;
+        let answered = received + self.wire.time(SEGMENT_BYTES) + self.config.latency;
         if let Some(at) = self.flows[flow as usize].arm(answered, self.config.retransmit) {
             queue.add(at, E::net(NetEvent::Alarm(flow)));
         }
@@ -267,8 +270,29 @@ impl<M: Copy> Net<M> {
     }
 }
 
-/// How long a port takes for so many bytes; one without bandwidth takes for ever.
-fn wire_time(bandwidth: Option<u64>, bytes: u64) -> Span {
-    let byte_ns = bytes.saturating_mul(1_000_000_000);
-    Span::from_nanos(bandwidth.map_or(0, |bandwidth| byte_ns.checked_div(bandwidth).unwrap_or(u64::MAX)))
+/// The bytes that a port passes in a second.
+#[derive(Clone, Copy)]
+enum Wire {
+    Unlimited,
+    Passes(Divisor),
+    Stuck,
+}
+
+impl Wire {
+    fn new(bandwidth: Option<u64>) -> Wire {
+        match bandwidth {
+            None => Wire::Unlimited,
+            Some(0) => Wire::Stuck,
+            Some(bandwidth) => Wire::Passes(Divisor::new(bandwidth)),
+        }
+    }
+
+    /// How long a port takes for so many bytes; one without bandwidth takes for ever.
+    fn time(self, bytes: u64) -> Span {
+        Span::from_nanos(match self {
+            Wire::Unlimited => 0,
+            Wire::Passes(bandwidth) => bandwidth.div_rem(bytes.saturating_mul(1_000_000_000)).0,
+            Wire::Stuck => u64::MAX,
+        })
+    }
 }
