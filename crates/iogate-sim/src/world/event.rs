@@ -36,8 +36,9 @@ pub(super) struct EventQueue<E> {
 const STRETCH_NS_LOG2: u32 = 13;
 const RING: usize = 4096;
 
-/// An event in the ring. Slots are used again last in, first out: what is touched is what is cached.
+/// An event in the ring. Slots are used again last in, first out: what is touched is what is cached. None lies across two cache lines.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 pub(super) struct Slot<E> {
     at: Time,
     event: E,
