@@ -78,6 +78,8 @@ pub struct Disk {
     track_ns: Divisor,
     heads: Divisor,
     interface_bytes_per_s: Divisor,
+    /// Where the zones start, side by side: to find one all are looked at.
+    zone_starts: [u64; ZONES as usize],
     zones: Box<[Zone]>,
     read_curve: SeekCurve,
     write_curve: SeekCurve,
@@ -175,6 +177,7 @@ impl Disk {
             track_ns: Divisor::new(track_ns),
             heads: Divisor::new(heads),
             interface_bytes_per_s: Divisor::new(config.interface_bytes_per_s.max(1_000_000)),
+            zone_starts: core::array::from_fn(|index| zones[index].start),
             zones,
             read_curve: SeekCurve::new(config.read_seek, cylinders),
             write_curve: SeekCurve::new(config.write_seek, cylinders),
@@ -197,7 +200,7 @@ impl Disk {
 
     pub(super) fn position(&self, address: u64) -> Position {
         // Counting all of them needs no branch, which for a random address would often be mispredicted.
-        let zone = self.zones.iter().map(|zone| usize::from(zone.start <= address)).sum::<usize>() - 1;
+        let zone = self.zone_starts.iter().map(|start| usize::from(*start <= address)).sum::<usize>() - 1;
         self.position_in(zone, address)
     }
 
