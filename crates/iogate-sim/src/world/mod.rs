@@ -337,7 +337,11 @@ impl World<'_> {
             Event::Called { node, id } => self.served(node, id)?,
             Event::Arrive { message, to, bytes } => {
                 let bytes = if bytes == u32::MAX { self.bytes_of(message) } else { bytes.into() };
-                self.net.arrive(&mut self.queue, to, bytes, message);
+                let done = self.net.arrive(self.queue.now(), to, bytes);
+                let is_counted = matches!(message, Message::Reply(piece) if self.counted_early(piece));
+                if !is_counted {
+                    self.queue.add(done, Event::Deliver(message));
+                }
             }
             Event::Deliver(Message::Request(piece)) => self.take_in(piece)?,
             Event::Deliver(Message::Reply(piece)) => self.replied(piece)?,

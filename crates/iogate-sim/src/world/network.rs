@@ -145,16 +145,9 @@ impl<M: Copy> Net<M> {
         }
     }
 
-    /// A message of `bytes` bytes of data has reached the switch's port of `to`.
-    pub(super) fn arrive<E: WorldEvent<M>>(
-        &mut self,
-        queue: &mut EventQueue<E>,
-        to: u32,
-        bytes: u64,
-        message: M,
-    ) {
-        let done = self.come_in(queue.now(), to, bytes + u64::from(self.config.header));
-        queue.add(done, E::deliver(message));
+    /// A message of `bytes` bytes of data has reached the switch's port of `to`: when it will have come in, no earlier than those before.
+    pub(super) fn arrive(&mut self, now: Time, to: u32, bytes: u64) -> Time {
+        self.come_in(now, to, bytes + u64::from(self.config.header))
     }
 
     /// Occupies the sender's port: when it begins to send.
