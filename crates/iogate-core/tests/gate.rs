@@ -336,3 +336,44 @@ fn twins_serves_what_has_aged_in_the_midst_of_a_long_window() {
         assert!(matches!(gate.next(at), Decision::Dispatch(_)), "{age_max}");
     }
 }
+
+/// A gate that counts sums only does as any other one, and has the same sums.
+#[test]
+fn sums_alone_are_those_of_a_gate_that_counts_all() {
+    let run = |sums_only: bool| {
+        let mut gate = Gate::new(&config(SchedulerKind::Aioli, 1)).unwrap();
+        if sums_only {
+            gate.count_sums_only();
+        }
+        for id in 0..100 {
+            let request = request(id, id % 3, Op::Read, id / 6 * 512, 512);
+            gate.submit(Time::from_nanos(id), &request).unwrap();
+        }
+        let (mut now, mut served) = (100, Vec::new());
+        loop {
+            match gate.next(Time::from_nanos(now)) {
+                Decision::Dispatch(dispatch) => {
+                    now += 1_000;
+                    served.push((dispatch.file, dispatch.offset, dispatch.bytes));
+                    let outcome = Outcome::Done { bytes: dispatch.bytes };
+                    gate.complete(Time::from_nanos(now), dispatch.id, outcome);
+                }
+                Decision::WaitUntil(at, _) => now = at.as_nanos(),
+                Decision::Idle => return (gate, served),
+            }
+        }
+    };
+    let ((all, order), (sums, same_order)) = (run(false), run(true));
+    assert_eq!(order, same_order);
+    let (all, sums) = (all.stats(), sums.stats());
+    let read = |stats: &iogate_core::stats::Stats| {
+        let op = stats.op(Op::Read);
+        let sizes = [&op.request_bytes, &op.dispatch_bytes, &op.dispatch_requests];
+        let times = [&op.offset_distance_bytes, &op.waiting_ns, &op.service_ns];
+        [sizes, times].map(|of| of.map(|sum| (sum.count(), sum.sum(), sum.min(), sum.max())))
+    };
+    assert_eq!(read(all), read(sums));
+    assert_eq!([all.files.len(), all.apps.len()], [3, 3]);
+    assert!(sums.files.is_empty() && sums.apps.is_empty() && sums.targets.is_empty());
+    assert_eq!(sums.op(Op::Read).waiting_ns.iter().count(), 0);
+}

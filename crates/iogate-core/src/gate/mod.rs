@@ -219,6 +219,12 @@ impl Gate {
         Ok(gate)
     }
 
+    /// Lets it count no more than sums from now on: [`Gate::stats`] begins anew, and has neither buckets of histograms nor anything of
+    /// single files, applications and targets. For many gates that are looked at together.
+    pub fn count_sums_only(&mut self) {
+        self.pending.stats = Stats::sums_only();
+    }
+
     /// Takes a request. Its id is handed back in [`Gate::parts`] and must not be reused before the request is done.
     ///
     /// # Errors

@@ -7,7 +7,8 @@ const BITS: u32 = 3;
 const BUCKETS: usize = buckets::count::<BITS>();
 
 /// Counts of 64-bit values in buckets of relative width 1/8: a quantile is at most 12.5 % above the true value,
-/// and never below it. Values under 8, the count, the sum and the extremes are exact. 4 KiB, allocated once.
+/// and never below it. Values under 8, the count, the sum and the extremes are exact. 4 KiB, allocated once; nothing, where
+/// nobody asks for quantiles.
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(into = "Filled", try_from = "Filled"))]
@@ -63,10 +64,17 @@ impl Histogram {
     /// The error of a quantile, relative to the true value.
     pub const RELATIVE_ERROR: f64 = 1.0 / (1 << BITS) as f64;
 
+    /// One without buckets: it has no quantiles, all else is exact.
+    pub(super) fn without_buckets() -> Histogram {
+        Histogram { buckets: [].into(), count: 0, sum: 0, min: u64::MAX, max: 0 }
+    }
+
     /// Counts one value.
     #[inline]
     pub fn record(&mut self, value: u64) {
-        self.buckets[buckets::bucket_of::<BITS>(value)] += 1;
+        if let Some(bucket) = self.buckets.get_mut(buckets::bucket_of::<BITS>(value)) {
+            *bucket += 1;
+        }
         self.count += 1;
         self.sum = self.sum.saturating_add(value);
         self.min = self.min.min(value);

@@ -46,9 +46,43 @@ pub struct Stats {
     pub apps: Tracked<AppId>,
     /// Per target.
     pub targets: Tracked<TargetId>,
+    /// Whether nothing is counted but sums over all requests.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    sums_only: bool,
 }
 
 impl Stats {
+    /// For a gate of many like it, of which nobody looks at distributions, files, applications and targets: these stay empty.
+    pub(crate) fn sums_only() -> Stats {
+        let histogram = Histogram::without_buckets;
+        let op = || OpStats {
+            request_bytes: histogram(),
+            dispatch_bytes: histogram(),
+            dispatch_requests: histogram(),
+            offset_distance_bytes: histogram(),
+            waiting_ns: histogram(),
+            service_ns: histogram(),
+            failed: 0,
+        };
+        Stats {
+            ops: [op(), op()],
+            held_ns: [histogram(), histogram(), histogram()],
+            quantum_utilisation_percent: histogram(),
+            waits: Default::default(),
+            skewed: 0,
+            rejected_full: 0,
+            switches: 0,
+            files: Tracked::default(),
+            apps: Tracked::default(),
+            targets: Tracked::default(),
+            sums_only: true,
+        }
+    }
+
+    pub(crate) fn is_sums_only(&self) -> bool {
+        self.sums_only
+    }
+
     /// Counts of one operation.
     pub fn op(&self, op: Op) -> &OpStats {
         &self.ops[op as usize]

@@ -419,7 +419,12 @@ fn gate(
         None => Gate::new(&config),
     });
     let gate = gate.and_then(|mut gate| fair::divide(&mut gate, spec, shares, device).map(|()| gate));
-    gate.map_err(|source| SimError::Gate { layer: layer.to_owned(), source })
+    let mut gate = gate.map_err(|source| SimError::Gate { layer: layer.to_owned(), source })?;
+    // A result has the distributions of a layer's first gate, and sums of all.
+    if node > 0 {
+        gate.count_sums_only();
+    }
+    Ok(gate)
 }
 
 /// A device by its text: one of the core's, or `exponential:T`.
