@@ -179,7 +179,7 @@ impl Gate {
             self.pending.unhold(slot);
         }
         let held = self.admission.as_ref().map(|admission| admission.later.clone()).unwrap_or_default();
-        held.iter().for_each(|(.., slot)| self.pending.slot_mut(*slot).note = 0);
+        held.iter().for_each(|(.., slot)| self.pending.set_note(*slot, 0));
         let placed = self.admission.as_mut().map(|admission| admission.arbiter.take_placed());
         // Nobody is charged for what others have admitted.
         self.admission = policy.map(|policy| Box::new(Admission::new(policy, &self.pending.prices)));
@@ -325,7 +325,7 @@ impl Gate {
     /// Whether the policy defers a request.
     #[cold]
     fn defers(&mut self, now: Time, slot: SlotId) -> bool {
-        if self.pending.slot(slot).note > 0 {
+        if self.pending.note(slot) > 0 {
             self.look_at(slot, Time::ZERO);
         }
         let Some(admission) = &mut self.admission else { return false };
@@ -354,8 +354,8 @@ impl Gate {
     /// go for one that a cap would hold itself, until it would no more: else two that wait for each other's in turn would have none. Each
     /// request is marked once: those that one waits for that is marked are marked already.
     pub(super) fn mark_awaited(&mut self, now: Time, waiter: SlotId) {
-        let Slot { app, flags, note, prev: mut at, .. } = *self.pending.slot(waiter);
-        if note > 0 {
+        let Slot { app, flags, prev: mut at, .. } = *self.pending.slot(waiter);
+        if self.pending.note(waiter) > 0 {
             self.look_at(waiter, Time::ZERO);
         }
         if at == NONE
@@ -368,9 +368,8 @@ impl Gate {
             match this.state {
                 State::Held if this.flags & AWAITED == 0 => {
                     this.flags |= AWAITED;
-                    let (marked, note) = (at, this.note);
-                    at = this.prev;
-                    if note > 0 {
+                    let marked = core::mem::replace(&mut at, this.prev);
+                    if self.pending.note(marked) > 0 {
                         self.look_at(marked, Time::ZERO);
                     }
                 }
@@ -400,13 +399,13 @@ impl Gate {
     #[cold]
     fn look_at(&mut self, slot: SlotId, at: Time) {
         let Some(Admission { later, .. }) = self.admission.as_deref_mut() else { return };
-        let this = self.pending.slot_mut(slot);
-        let before = core::mem::replace(&mut this.note, at.as_nanos());
+        let (seq, before) = (self.pending.slot(slot).seq, self.pending.note(slot));
+        self.pending.set_note(slot, at.as_nanos());
         if before > 0 {
-            later.remove(&(Time::from_nanos(before), this.seq, slot));
+            later.remove(&(Time::from_nanos(before), seq, slot));
         }
         if at > Time::ZERO {
-            later.insert((at, this.seq, slot));
+            later.insert((at, seq, slot));
         }
     }
 

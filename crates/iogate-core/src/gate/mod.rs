@@ -507,7 +507,7 @@ impl Gate {
 
     fn enqueue(&mut self, now: Time, slot: SlotId) {
         let this = self.pending.slot_mut(slot);
-        (this.note, this.flags, this.prev, this.next) = (0, 0, NONE, NONE);
+        (this.flags, this.prev, this.next) = (0, NONE, NONE);
         self.pending.enqueue(slot);
         self.account(now, slot, Place::Queued);
         self.scheduler.insert(now, slot, &mut self.pending);

@@ -57,18 +57,16 @@ pub(crate) enum State {
     Taken,
 }
 
-/// One request, or one stripe piece of a split one. Its size bounds what a queued request costs.
+/// One request, or one stripe piece of a split one: one cache line, as each step of its way touches it. Its size bounds what a queued
+/// request costs.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub(crate) struct Slot {
     pub(crate) id: RequestId,
     pub(crate) offset: u64,
     /// Arrival number: never used twice.
     pub(crate) seq: u64,
     pub(crate) arrival: Time,
-    /// `Time::MAX` where the client did not say.
-    pub(crate) issued: Time,
-    /// The scheduler's own word; before it has it, until when no cap gives way to it, in nanoseconds (0: one does, or need not).
-    pub(crate) note: u64,
     pub(crate) bytes: u32,
     pub(crate) file: u32,
     pub(crate) app: AppId,
@@ -89,8 +87,19 @@ pub(crate) struct Slot {
     pub(crate) conflict: u8,
 }
 
-const _: () =
-    assert!(size_of::<Slot>() <= 80, "a queued request costs at most 128 bytes, its tree entry included");
+/// What few ask for.
+#[derive(Clone, Copy, Debug)]
+struct Aside {
+    /// `Time::MAX` where the client did not say.
+    issued: Time,
+    /// The scheduler's own word; before it has it, until when no cap gives way to it, in nanoseconds (0: one does, or need not).
+    note: u64,
+}
+
+const _: () = assert!(
+    size_of::<Slot>() + size_of::<Aside>() <= 80,
+    "a queued request costs at most 128 bytes, its tree entry included"
+);
 const _: () = assert!(TARGETS_MAX <= 1 << 16, "a target fits its slot");
 
 impl Slot {
@@ -150,6 +159,8 @@ impl Run {
 /// Everything in the gate.
 pub(crate) struct Pending {
     slots: Vec<Slot>,
+    /// Beside each slot.
+    asides: Vec<Aside>,
     free: SlotId,
     arena: Arena,
     pub(crate) files: Vec<File>,
@@ -184,6 +195,7 @@ impl Pending {
     pub(crate) fn new() -> Pending {
         Pending {
             slots: Vec::new(),
+            asides: Vec::new(),
             free: NONE,
             arena: Arena::default(),
             files: Vec::new(),
@@ -208,6 +220,7 @@ impl Pending {
     /// Bytes of memory in use.
     pub(crate) fn allocated_bytes(&self) -> usize {
         self.slots.capacity() * size_of::<Slot>()
+            + self.asides.capacity() * size_of::<Aside>()
             + self.files.capacity() * size_of::<File>()
             + self.file_of.allocation_size()
             + self.arena.allocated_bytes()
@@ -327,8 +340,6 @@ impl Pending {
             offset,
             seq,
             arrival: now,
-            issued: request.issued.unwrap_or(Time::MAX),
-            note: 0,
             bytes,
             file,
             app: request.app,
@@ -347,14 +358,31 @@ impl Pending {
         }
         self.files[file as usize].requests += 1;
         self.len += 1;
+        let aside = Aside { issued: request.issued.unwrap_or(Time::MAX), note: 0 };
         if self.free == NONE {
             self.slots.push(slot);
+            self.asides.push(aside);
             return self.slots.len() as u32 - 1;
         }
         let index = self.free;
         self.free = self.slot(index).next;
         self.slots[index as usize] = slot;
+        self.asides[index as usize] = aside;
         index
+    }
+
+    /// When a request was issued, by its client's clock; `Time::MAX` where it did not say.
+    pub(crate) fn issued(&self, slot: SlotId) -> Time {
+        self.asides[slot as usize].issued
+    }
+
+    /// What a scheduler keeps with a request; admission, before the request is the scheduler's.
+    pub(crate) fn note(&self, slot: SlotId) -> u64 {
+        self.asides[slot as usize].note
+    }
+
+    pub(crate) fn set_note(&mut self, slot: SlotId, note: u64) {
+        self.asides[slot as usize].note = note;
     }
 
     /// Frees a slot.

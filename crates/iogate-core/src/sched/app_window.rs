@@ -42,7 +42,7 @@ impl AppWindow {
 impl Scheduler for AppWindow {
     fn insert(&mut self, _now: Time, slot: SlotId, pending: &mut Pending) {
         let request = pending.slot(slot);
-        let (arrival, app, mut issued) = (request.arrival, request.app.0, request.issued);
+        let (arrival, app, mut issued) = (request.arrival, request.app.0, pending.issued(slot));
         if issued == Time::MAX {
             issued = arrival;
         } else if issued > arrival || arrival.since(issued) > self.skew_max {

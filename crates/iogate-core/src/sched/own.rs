@@ -141,7 +141,7 @@ impl fmt::Display for Shown<'_> {
 
 impl Scheduler for Adapter {
     fn insert(&mut self, now: Time, slot: SlotId, pending: &mut Pending) {
-        let Slot { id, offset, seq, arrival, issued, bytes, file, app, target, op, .. } = *pending.slot(slot);
+        let Slot { id, offset, seq, arrival, bytes, file, app, target, op, .. } = *pending.slot(slot);
         self.waiting.insert(seq, slot);
         if self.fault.is_some() {
             return;
@@ -156,7 +156,7 @@ impl Scheduler for Adapter {
             app,
             target: TargetId(target.into()),
             arrival,
-            issued: Some(issued).filter(|issued| *issued != Time::MAX),
+            issued: Some(pending.issued(slot)).filter(|issued| *issued != Time::MAX),
         };
         self.fault = self.own.insert(now, &waiting).err();
     }

@@ -446,7 +446,7 @@ impl<D: Discipline> Quantum<D> {
 
 /// The sum of the requests' own quanta.
 fn own_quanta(pending: &Pending, slots: &[SlotId], clock: u64) -> u64 {
-    slots.iter().fold(0, |sum: u64, &slot| sum.saturating_add(clock - pending.slot(slot).note))
+    slots.iter().fold(0, |sum: u64, &slot| sum.saturating_add(clock - pending.note(slot)))
 }
 
 impl<D: Discipline> Scheduler for Quantum<D> {
@@ -463,7 +463,7 @@ impl<D: Discipline> Scheduler for Quantum<D> {
             (this.clock, this.clock_step) = (0, self.step);
         }
         this.advance(self.step, self.base);
-        pending.slot_mut(slot).note = this.clock;
+        pending.set_note(slot, this.clock);
         this.arrivals.push(pending, slot);
         let (offset, key) = (pending.slot(slot).offset, pending.slot(slot).key());
         if let Some(priced) = &mut self.priced {
