@@ -78,8 +78,8 @@ impl Global {
 impl World<'_> {
     /// A request has come to a gate: from then on it takes part.
     pub(super) fn join_policy(&mut self, node: u32) {
-        let now = self.nodes[node as usize].clock_at(self.queue.now());
         let Some(global) = &mut self.global else { return };
+        let now = self.nodes[node as usize].clock_at(self.queue.now());
         if !(global.first..global.after).contains(&node) {
             return;
         }
@@ -93,8 +93,8 @@ impl World<'_> {
 
     /// A gate has been asked: whether somebody waits there who has nothing.
     pub(super) fn look_for_lack(&mut self, node: u32) {
-        let now = self.nodes[node as usize].clock_at(self.queue.now());
         let Some(global) = &mut self.global else { return };
+        let now = self.nodes[node as usize].clock_at(self.queue.now());
         let Some(gate) = &mut self.nodes[node as usize].gate else { return };
         if !(global.first..global.after).contains(&node) || !gate.take_lack() {
             return;
