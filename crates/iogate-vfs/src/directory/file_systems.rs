@@ -1,8 +1,8 @@
 //! Which file a file is, where other file systems are mounted below a directory, or subvolumes lie there.
 //!
-//! An inode's number and time of birth tell files of one file system apart. Of another one than the root's, what names that is mixed in: two
-//! network file systems that know no times of birth have the same numbers, and so has a snapshot of a subvolume. The number of
-//! the device is no name: it is another one after a boot.
+//! An inode's number and time of birth tell files of one file system apart. Of another one than the root's, what names that is mixed in:
+//! two network file systems that know no times of birth have the same numbers, and so has a snapshot of a subvolume. The number
+//! of the device is no name: it is another one after a boot.
 
 use std::collections::HashMap;
 use std::fs::File;
