@@ -21,6 +21,14 @@ pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// The same error once more, for another who waits for the same.
+pub(crate) fn again(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(errno) => io::Error::from_raw_os_error(errno),
+        None => io::Error::new(error.kind(), error.to_string()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::Command;
@@ -28,6 +36,15 @@ mod tests {
     use super::*;
 
     const ASLEEP: &str = "1000000";
+
+    #[test]
+    fn an_error_says_the_same_again() {
+        for error in [io::Error::from_raw_os_error(libc::EDQUOT), io::Error::other("no room in the hold")] {
+            let other = again(&error);
+            assert_eq!((other.to_string(), other.kind()), (error.to_string(), error.kind()));
+            assert_eq!(other.raw_os_error(), error.raw_os_error());
+        }
+    }
 
     #[test]
     fn a_lease_runs_on_while_the_machine_sleeps() {

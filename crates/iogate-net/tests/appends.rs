@@ -2,8 +2,11 @@
 
 mod common;
 
+use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -17,6 +20,8 @@ use iogate_net::client::{ClientOptions, Remote, RemoteFile, RemoteOptions};
 use iogate_net::server::{Answers, Keeping};
 use iogate_net::transport::auth::Credential;
 use iogate_vfs::{StripedTree, Tree, TreeFile};
+use rustix::mount::MountPropagationFlags;
+use rustix::thread::UnshareFlags;
 
 fn connect(server: &Server) -> Remote {
     let client = ClientOptions { auth: Credential::None, ..ClientOptions::default() };
@@ -101,6 +106,72 @@ fn appends_do_not_overwrite_what_others_have_written_behind_the_end() {
         assert_eq!(file.read_at(place, &mut memory).unwrap(), 4096);
         assert!(memory == block, "at {place}");
     }
+}
+
+/// Mounts a small file system that knows no times of birth, for this thread and those that it starts. `false` where that is not possible.
+fn mount(at: &Path, image: &Path) -> bool {
+    File::create(image).unwrap().set_len(1 << 20).unwrap();
+    std::fs::create_dir(at).unwrap();
+    let is_done = |command: &mut Command| command.output().is_ok_and(|output| output.status.success());
+    let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    let old = ["-q", "-F", "-O", "^has_journal", "-I", "128"];
+    is_done(Command::new("mkfs.ext4").env("PATH", path).args(old).arg(image))
+        && is_done(Command::new("mount").args(["-o", "loop"]).arg(image).arg(at))
+}
+
+#[test]
+fn files_of_two_file_systems_are_two() {
+    let dir = tempfile::tempdir().unwrap();
+    // SAFETY: what this thread shares no more are mounts, and the folder and mask that it works with.
+    let unshared = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }.and_then(|()| {
+        rustix::mount::mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+    });
+    let at = |name: &str| dir.path().join(name);
+    std::fs::create_dir(at("export")).unwrap();
+    let is_mounted = |name| mount(&at("export").join(name), &at(name));
+    if unshared.is_err() || !is_mounted("a") || !is_mounted("b") {
+        return eprintln!("skipped: no file systems can be mounted");
+    }
+    let inode = |name: &str| {
+        let path = at("export").join(name).join("log");
+        File::create(&path).unwrap();
+        (path.metadata().unwrap().ino(), path)
+    };
+    let ((a_inode, a_path), (b_inode, b_path)) = (inode("a"), inode("b"));
+    assert_eq!(a_inode, b_inode, "as on any two fresh ones");
+    let server = serve(directory(&at("export")), &any_port(), None, GRACE);
+    let remote = connect(&server);
+    let (a, b) = (create(&remote, "a/log"), create(&remote, "b/log"));
+    assert_ne!(a.identity(), b.identity());
+    assert_ne!(a.data().id(), b.data().id(), "a gate joins writes of one file");
+    a.append(b"of a").unwrap();
+    b.append(b"of b").unwrap();
+    assert_eq!([a_path, b_path].map(|path| std::fs::read_to_string(path).unwrap()), ["of a", "of b"]);
+    // It is the same after a restart.
+    let before = [a.identity(), b.identity()];
+    drop((a, b, remote, server));
+    let server = serve(directory(&at("export")), &any_port(), None, GRACE);
+    let remote = connect(&server);
+    assert_eq!(["a/log", "b/log"].map(|path| create(&remote, path).identity()), before);
+}
+
+#[test]
+fn an_append_that_fails_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log");
+    // The longest file that there can be.
+    let log = File::create(&path).unwrap();
+    let (mut least, mut most) = (0, i64::MAX as u64);
+    while least < most {
+        let middle = most - (most - least) / 2;
+        if log.set_len(middle).is_ok() { least = middle } else { most = middle - 1 }
+    }
+    let size = least - 10;
+    log.set_len(size).unwrap();
+    let server = serve(directory(dir.path()), &any_port(), None, GRACE);
+    let file = create(&connect(&server), "log");
+    assert_eq!(errno(file.append(&[b'x'; 100])), libc::EFBIG);
+    assert_eq!(path.metadata().unwrap().len(), size, "the ten bytes that there was room for are no record");
 }
 
 #[test]

@@ -166,6 +166,7 @@ mod tests {
     fn mount(point: &str, fs_type: &str, source: &str) -> Mount {
         Mount {
             id: 0,
+            device: 0,
             root: "/".into(),
             point: point.into(),
             fs_type: fs_type.into(),

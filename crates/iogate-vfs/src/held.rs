@@ -11,7 +11,7 @@ use std::sync::Arc;
 use iogate_core::wire::{Attr, Change, Gone, Identity, Space};
 use rustix::fs::Access;
 
-pub use crate::directory::held::{folder_below, known, random_secret, secret_below};
+pub use crate::directory::held::{folder_below, random_secret, secret_below};
 use crate::tree::TreeFile;
 use crate::{Caller, Clock};
 

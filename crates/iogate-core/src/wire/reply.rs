@@ -73,7 +73,8 @@ record! {
     Identity {
         /// Its number.
         inode: u64,
-        /// What tells it from an earlier file with that number (its time of birth, in nanoseconds).
+        /// What tells it from an earlier file with that number (its time of birth, in nanoseconds), and from one of another file
+        /// system in the export.
         generation: u64,
     }
 }

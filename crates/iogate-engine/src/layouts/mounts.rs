@@ -13,6 +13,8 @@ use rustix::fs::{AtFlags, StatxFlags};
 pub struct Mount {
     /// The kernel's number for it.
     pub id: u64,
+    /// The number of the file system, as `stat` gives it for its files (but for subvolumes).
+    pub device: u64,
     /// Which directory of the file system is mounted.
     pub root: PathBuf,
     /// Where.
@@ -53,14 +55,16 @@ impl Mount {
         let mut fields = line.split(|byte| *byte == b' ');
         let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
         let path = |field: &[u8]| PathBuf::from(OsString::from_vec(unescape(field)));
-        let root = path(fields.nth(2)?);
+        let (major, minor) = std::str::from_utf8(fields.nth(1)?).ok()?.split_once(':')?;
+        let device = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
+        let root = path(fields.next()?);
         let point = path(fields.next()?);
         let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
         let text = |field: &[u8]| String::from_utf8_lossy(&unescape(field)).into_owned();
         let (fs_type, source) = (text(rest.next()?), text(rest.next()?));
         // What is a comma of an option is written as a number.
         let options = rest.next()?.split(|byte| *byte == b',').map(text).collect();
-        Some(Mount { id, root, point, fs_type, source, options })
+        Some(Mount { id, device, root, point, fs_type, source, options })
     }
 }
 
@@ -97,6 +101,7 @@ mod tests {
         let mounts = Mount::parse_all(text);
         let expected = Mount {
             id: 36,
+            device: rustix::fs::makedev(98, 0),
             root: "/a".into(),
             point: "/mnt two".into(),
             fs_type: "ext3".into(),

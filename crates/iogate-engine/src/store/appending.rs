@@ -35,8 +35,10 @@ struct Batch {
 pub struct Appended {
     /// Where the first byte went.
     pub offset: u64,
-    /// Bytes written; fewer than given if the store is full.
+    /// Bytes written.
     pub bytes: u64,
+    /// Why they are fewer than were given, if they are.
+    pub short: Option<Errno>,
 }
 
 impl AppendFile {
@@ -80,11 +82,7 @@ impl AppendFile {
         let Some(memory) = memory.filter(|_| left == 0) else { return Ok(bytes as u64) };
         // SAFETY: the memory is valid until the batch is complete, which it is not before this returns.
         let memory_bytes = unsafe { std::slice::from_raw_parts(memory.memory, memory.bytes) };
-        let written = rustix::io::retry_on_intr(|| rustix::io::write(&self.fd, memory_bytes));
-        let result = written.and_then(|bytes| {
-            let end = rustix::fs::seek(&self.fd, SeekFrom::Current(0))?;
-            Ok(Appended { offset: end.saturating_sub(bytes as u64), bytes: bytes as u64 })
-        });
+        let result = self.write(memory_bytes);
         let told = match &result {
             Ok(appended) => {
                 let missing = memory.bytes - appended.bytes as usize;
@@ -94,6 +92,33 @@ impl AppendFile {
         };
         self.batch().result = Some(result.map_err(io::Error::from));
         told
+    }
+
+    /// Appends bytes with one call. Where that takes fewer, the rest is tried too: the next call says why.
+    fn write(&self, memory: &[u8]) -> Result<Appended, Errno> {
+        let call = |memory: &[u8]| {
+            let bytes = rustix::io::retry_on_intr(|| rustix::io::write(&self.fd, memory))?;
+            let end = rustix::fs::seek(&self.fd, SeekFrom::Current(0))?;
+            Ok((end.saturating_sub(bytes as u64), bytes))
+        };
+        let (offset, mut bytes) = call(memory)?;
+        while bytes < memory.len() {
+            let end = offset + bytes as u64;
+            let short = match call(&memory[bytes..]) {
+                Ok((at, more)) if at == end && more > 0 => {
+                    bytes += more;
+                    continue;
+                }
+                // There is room again, and others have taken it: this would lie behind theirs.
+                Ok((at, more)) => {
+                    let _ = self.cut(at, at + more as u64);
+                    Errno::NOSPC
+                }
+                Err(errno) => errno,
+            };
+            return Ok(Appended { offset, bytes: bytes as u64, short: Some(short) });
+        }
+        Ok(Appended { offset, bytes: bytes as u64, short: None })
     }
 
     /// The file's size.

@@ -107,6 +107,7 @@ mod tests {
     fn mounts(list: &[(&str, &str)]) -> Vec<Mount> {
         let mount = |(id, (point, fs_type)): (usize, &(&str, &str))| Mount {
             id: id as u64,
+            device: 0,
             root: "/".into(),
             point: point.into(),
             fs_type: (*fs_type).into(),

@@ -3,11 +3,12 @@
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::Thread;
 
 use iogate_core::proto::client_session::Demand;
 use iogate_core::wire::{self, Kind, Record, Request, RequestOrigin, Transfer, Written};
+use iogate_engine::lock;
 use iogate_engine::store::{Io, IoDone, Segment};
 use iogate_vfs::Caller;
 
@@ -217,7 +218,7 @@ impl Waiter {
     }
 
     fn deliver(&self, answer: io::Result<Answer>) {
-        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
+        *lock(&self.answer) = Some(answer);
         self.is_answered.store(true, Ordering::Release);
         self.thread.unpark();
     }
@@ -243,7 +244,7 @@ impl Waiter {
         if !self.is_answered() {
             return None;
         }
-        self.answer.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.answer).take()
     }
 }
 

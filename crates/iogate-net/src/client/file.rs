@@ -15,7 +15,7 @@ use iogate_core::wire::{
 };
 use iogate_core::{FileId, Layout, Op};
 use iogate_engine::store::Segment;
-use iogate_engine::{FileHandle, Origin};
+use iogate_engine::{FileHandle, Origin, lock};
 use iogate_vfs::ends::Given;
 use iogate_vfs::{Caller, ObjectName, OpenHow, TreeFile, Waiting};
 
@@ -24,6 +24,7 @@ use super::remote::{FileNumber, Servers, name_bytes, path_bytes};
 use super::spread::{Route, Spread};
 use super::store::RemoteData;
 use super::{Client, Receiving, unsynced};
+use crate::system::again;
 
 /// An open file of a [`Remote`](super::Remote). Closed when dropped.
 #[derive(Debug)]
@@ -78,7 +79,7 @@ enum SlotState {
 impl Slot {
     /// The file is open there, or it failed.
     fn settle(&self, result: &io::Result<u32>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         let settled = result.as_ref().map_or(SlotState::Closed, |handle| SlotState::Open(*handle));
         let before = std::mem::replace(&mut *state, settled);
         drop(state);
@@ -92,10 +93,6 @@ impl Slot {
             }
         }
     }
-}
-
-fn again(error: &io::Error) -> io::Error {
-    error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)
 }
 
 impl fmt::Debug for Opened {
@@ -167,7 +164,7 @@ impl Opened {
 
     /// Where the file is by now, after renames by this client.
     pub(super) fn path(&self) -> Vec<u8> {
-        let first = match *self.handles[self.first].state.lock().unwrap_or_else(PoisonError::into_inner) {
+        let first = match *lock(&self.handles[self.first].state) {
             SlotState::Open(handle) => Some(handle),
             _ => None,
         };
@@ -185,7 +182,7 @@ impl Opened {
     /// The file's handle on a server, where it is opened if it is not yet. Waits.
     pub(super) fn handle_on(&self, server: usize) -> io::Result<u32> {
         let slot = &self.handles[server];
-        let mut state = slot.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&slot.state);
         loop {
             match &*state {
                 SlotState::Open(handle) => return Ok(*handle),
@@ -221,7 +218,7 @@ impl Opened {
         then: impl FnOnce(io::Result<u32>) + Send + 'static,
     ) {
         let slot = &self.handles[server];
-        let mut state = slot.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&slot.state);
         match &mut *state {
             SlotState::Open(handle) => {
                 let handle = *handle;

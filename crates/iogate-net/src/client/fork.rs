@@ -1,12 +1,14 @@
 //! A process that forks: the child has its own sessions, and does not disturb its parent's.
+//!
+//! Only where no other thread is in a call of the client while the process forks: what such a thread has locked, nobody unlocks in the
+//! child. Who cannot see to that forgets what it has inherited in the child, and connects anew, as the preload library does.
 
 use std::mem;
 use std::os::fd::AsRawFd;
-use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::session::{Shared, State};
-use super::{Client, Receiving};
+use super::Receiving;
+use super::session::Shared;
 
 /// The process that a session belongs to.
 pub(super) struct Owner(AtomicU32);
@@ -14,20 +16,6 @@ pub(super) struct Owner(AtomicU32);
 impl Owner {
     pub(super) fn new() -> Owner {
         Owner(AtomicU32::new(std::process::id()))
-    }
-}
-
-/// Keeps a client as it is while the process forks, see [`Client::before_fork`].
-pub struct Forking<'a> {
-    _state: MutexGuard<'a, State>,
-}
-
-impl Client {
-    /// To be called before a process with several threads forks, and kept until after the fork, in the parent and in the
-    /// child: no other thread is in the middle of something then, which nobody would end in the child. With one thread this
-    /// is not needed.
-    pub fn before_fork(&self) -> Forking<'_> {
-        Forking { _state: self.shared.lock() }
     }
 }
 

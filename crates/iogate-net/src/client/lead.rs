@@ -9,6 +9,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use iogate_core::proto::client_session::Answered;
+use iogate_engine::lock;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::call::{Answer, Call, Done, Waiter};
@@ -155,7 +156,7 @@ impl Shared {
 
     /// Receives what is there.
     fn receive(&self, link: &Arc<Link>) {
-        let mut incoming = link.incoming.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut incoming = lock(&link.incoming);
         loop {
             let mut batch = Batch { shared: self, done: Vec::new() };
             let received = incoming.receive(&*link.socket, &mut batch);

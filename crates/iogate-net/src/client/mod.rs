@@ -58,7 +58,6 @@ use crate::transport::auth::Credential;
 use crate::transport::{ConnectError, Connected, Dial, Introduction, Way, connect, dial};
 
 pub use file::RemoteFile;
-pub use fork::Forking;
 pub use remote::{Remote, RemoteOptions};
 pub use session::Client;
 pub use spread::Spread;
@@ -71,7 +70,8 @@ pub enum Receiving {
     #[default]
     Background,
     /// Only threads in calls: the client has no thread. Nothing happens between calls, and a transfer submitted to
-    /// the store keeps its thread.
+    /// the store keeps its thread. A child of `fork` gets a session of its own; no other thread may be in a call while a process
+    /// forks, or the child may wait for ever for what that thread had locked.
     Inline,
 }
 

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use iogate_core::hash::IdHasher;
 use iogate_core::wire::{
@@ -14,8 +14,8 @@ use iogate_core::wire::{
     Symlink, Unlink, VALUE_BYTES_MAX, below, open, set,
 };
 use iogate_core::{AppId, ClientId, FileId, Layout};
-use iogate_engine::Origin;
 use iogate_engine::store::{Segment, Store};
+use iogate_engine::{Origin, lock};
 use iogate_vfs::app::{AppFile, Own, application, stable_hash};
 use iogate_vfs::{Caller, OpenHow, Tree, TreeFile, Waiting, WhenGone};
 
@@ -84,7 +84,7 @@ pub(super) struct FileNumber {
 
 impl Servers {
     fn files(&self) -> MutexGuard<'_, Files> {
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.files)
     }
 
     /// Most bytes of one read or write that each of the servers takes, as they have said last.
@@ -143,7 +143,7 @@ impl Servers {
             return;
         }
         let opened: Vec<Arc<Opened>> = {
-            let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+            let opened = lock(&self.opened);
             opened.iter().filter_map(Weak::upgrade).collect()
         };
         // One that cannot be reached is waited for once, not for each file.
@@ -166,7 +166,7 @@ impl Servers {
         if self.clients.len() < 2 {
             return;
         }
-        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut opened = lock(&self.opened);
         if opened.len() == opened.capacity() {
             opened.retain(|file| file.strong_count() > 0);
         }

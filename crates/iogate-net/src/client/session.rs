@@ -2,14 +2,14 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use iogate_core::Time;
 use iogate_core::proto::client_session::{ClientSession, SessionConfig};
 use iogate_core::wire::{Gone, Goodbye, NO_SESSION, Request, Welcome};
-use iogate_engine::Clock;
+use iogate_engine::{Clock, lock};
 use iogate_vfs::{Caller, Waiting, WhenGone};
 
 use super::call::{Answer, Call, Done, Waiter, record};
@@ -336,7 +336,7 @@ impl State {
 
 impl Shared {
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// The session's time.
@@ -405,7 +405,7 @@ impl Shared {
 
     /// Writes until nothing is left or the socket is full.
     pub(super) fn write_all<'a>(&'a self, link: &Arc<Link>, mut state: MutexGuard<'a, State>) {
-        let mut outgoing = link.outgoing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outgoing = lock(&link.outgoing);
         loop {
             if outgoing.is_empty() {
                 let early = std::mem::take(&mut state.early);

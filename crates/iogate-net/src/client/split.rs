@@ -1,9 +1,10 @@
 //! A transfer that goes out as several requests, and becomes one again.
 
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use iogate_core::Op;
+use iogate_engine::lock;
 use iogate_engine::store::{Io, IoDone, Segment};
 
 /// A part of a transfer.
@@ -71,7 +72,7 @@ impl Join {
 
     /// A part is done; with the last one, the transfer is.
     pub(super) fn arrive(&self, index: usize, result: io::Result<u64>) {
-        let mut slot = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = lock(&self.waiting);
         let Some(waiting) = slot.as_mut() else { return };
         waiting.results[index].1 = Some(result);
         waiting.left -= 1;

@@ -1,11 +1,11 @@
 //! What this client has written to files and not made durable: the core says what is lost, and how long a file is remembered.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use iogate_core::unsynced::{self, SyncBegun, Told};
 use iogate_core::wire::Identity;
-use iogate_engine::Clock;
+use iogate_engine::{Clock, lock};
 
 /// The files that are open, and those that were written to lately.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl Files {
     }
 
     fn lock(&self) -> MutexGuard<'_, unsynced::Files<Arc<File>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.known)
     }
 
     /// What is known of a file that is being opened, on so many servers.
@@ -45,7 +45,7 @@ impl Files {
 
 impl File {
     fn lock(&self) -> MutexGuard<'_, unsynced::File> {
-        self.writes.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.writes)
     }
 
     /// Notes that a server has answered a write.
@@ -95,6 +95,6 @@ impl File {
 
     /// Whether a handle has a loss to tell of, which it does then.
     pub(super) fn tells(&self, told: &Mutex<Told>) -> bool {
-        told.lock().unwrap_or_else(PoisonError::into_inner).tell(&self.lock())
+        lock(&told).tell(&self.lock())
     }
 }

@@ -59,8 +59,9 @@ impl Reactor {
     /// The kernel has told something of a connection.
     pub(super) fn on_event(&mut self, token: u64, flags: EventFlags) {
         let over = flags.intersects(EventFlags::ERR | EventFlags::HUP);
-        if over && self.connections.get(&token).is_some_and(|connection| connection.is_held_back) {
-            // Nobody takes the answers that its requests wait for.
+        // Nothing is read from it now, and nobody takes what its requests wait for.
+        let waits = |connection: &Connection| connection.is_held_back || connection.state == State::Greeting;
+        if over && self.connections.get(&token).is_some_and(|connection| waits(connection)) {
             return self.close(token);
         }
         if flags.contains(EventFlags::OUT) || over {

@@ -27,7 +27,7 @@ mod status;
 use std::collections::HashMap;
 use std::io;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -35,6 +35,7 @@ use iogate_core::Span;
 use iogate_core::coord::leader::{self, LeaderConfig};
 use iogate_core::coord::{ClaimId, CoordConfig};
 use iogate_core::global_policy::Terms;
+use iogate_engine::lock;
 
 pub use iogate_core::coord::EXPORT;
 pub use iogate_core::coord::leader::{
@@ -188,7 +189,7 @@ impl Coordinator {
     /// Closes all connections and stops. May be called again.
     pub fn shutdown(&self) {
         self.caller.call(Call::Stop);
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = lock(&self.thread).take();
         if let Some(thread) = thread
             && thread.join().is_err()
         {

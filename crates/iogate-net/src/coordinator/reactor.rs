@@ -24,6 +24,11 @@ use crate::transport::{Listener, Source, hang_up};
 
 /// How long to wait before the journal is tried again that could not be written.
 const RETRY: Duration = Duration::from_millis(200);
+/// How long to wait before a journal is loaded again that could not be; each time twice as long, and no longer than the latter.
+const LOAD_AGAIN: Duration = Duration::from_millis(100);
+const LOAD_AGAIN_MAX: Duration = Duration::from_secs(5);
+/// After so many attempts another coordinator may try.
+const LOADS_MAX: u32 = 5;
 /// How often to look whether this coordinator leads, while another does.
 const STANDING_EVERY: Duration = Duration::from_millis(100);
 /// How often to look for silent clients and forgotten sessions.
@@ -62,7 +67,30 @@ pub(super) struct Reactor {
     /// When the table wants to be asked.
     ask_at: Option<Time>,
     retry_at: Option<Instant>,
+    /// It should lead, and cannot.
+    unready: Option<Unready>,
     looked: Instant,
+}
+
+/// Why a coordinator that should lead cannot.
+struct Unready {
+    why: String,
+    /// How often it has tried, since it should.
+    tries: u32,
+    again: Instant,
+}
+
+impl Unready {
+    /// It has failed once more. Says so if that is news.
+    fn after(before: Option<Unready>, error: &JournalError) -> Unready {
+        let why = error.to_string();
+        if before.as_ref().is_none_or(|before| before.why != why) {
+            tracing::error!("this coordinator should lead, and cannot: {why}");
+        }
+        let tries = before.map_or(0, |before| before.tries);
+        let pause = LOAD_AGAIN.saturating_mul(1 << tries.min(10)).min(LOAD_AGAIN_MAX);
+        Unready { why, tries: tries + 1, again: Instant::now() + pause }
+    }
 }
 
 impl Reactor {
@@ -105,6 +133,7 @@ impl Reactor {
             scratch: vec![0; SCRATCH_BYTES],
             ask_at: None,
             retry_at: None,
+            unready: None,
             looked: Instant::now(),
         };
         reactor.stand()?;
@@ -120,7 +149,7 @@ impl Reactor {
                 return;
             }
             if let Err(error) = self.stand() {
-                tracing::error!("this coordinator should lead, and cannot: {error}");
+                self.put_off(&error);
             }
             for token in std::mem::take(&mut self.again) {
                 self.read(token);
@@ -159,6 +188,7 @@ impl Reactor {
     /// Begins to lead, or stops, as the journal says.
     fn stand(&mut self) -> Result<(), JournalError> {
         match (self.journal.standing(), &self.leading) {
+            (Standing::Leads, None) if self.unready.as_ref().is_some_and(|it| Instant::now() < it.again) => {}
             (Standing::Leads, None) => {
                 let loaded = self.journal.load()?;
                 let (now, offset) = (self.clock.now(), self.clock.offset_ns());
@@ -168,16 +198,33 @@ impl Reactor {
                     let lease = self.config.table.lease;
                     tracing::warn!("turns may be held that are not known: nothing is granted for {lease}");
                 }
+                if self.unready.take().is_some() {
+                    tracing::warn!("this coordinator leads now");
+                }
                 self.leading = Some(leading);
             }
             (Standing::Follows(leader), Some(_)) => {
                 self.leader = leader;
                 self.step_down();
             }
-            (Standing::Follows(leader), None) => self.leader = leader,
+            (Standing::Follows(leader), None) => {
+                self.leader = leader;
+                if let Some(unready) = &mut self.unready {
+                    (unready.tries, unready.again) = (0, Instant::now());
+                }
+            }
             (Standing::Leads, Some(_)) => {}
         }
         Ok(())
+    }
+
+    /// Tries to lead again later, and has another coordinator try if that goes on.
+    fn put_off(&mut self, error: &JournalError) {
+        let unready = Unready::after(self.unready.take(), error);
+        if unready.tries >= LOADS_MAX {
+            self.journal.resign();
+        }
+        self.unready = Some(unready);
     }
 
     /// Forgets everything: another coordinator knows it.

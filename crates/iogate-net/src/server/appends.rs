@@ -12,13 +12,14 @@ use std::io;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Instant;
 
-use iogate_core::Op;
 use iogate_core::answers::{AppendIntent, Key, Lies, Outcome, State};
 use iogate_core::proto::append_lane::{self, AppendLane};
 use iogate_core::wire::{Identity, Record, Request, Written};
-use iogate_engine::store::AppendFile;
+use iogate_core::{FileId, Op};
+use iogate_engine::store::{AppendFile, Appended};
 use iogate_engine::{Completion, FileHandle, PAGE_BYTES, Transfer};
 use iogate_vfs::TreeFile;
+use rustix::io::Errno;
 
 use super::buffer::Buffer;
 use super::export::Served;
@@ -26,6 +27,7 @@ use super::incoming::TakenIn;
 use super::lock;
 use super::session::{OpenFile, Session};
 use super::transfers::Write;
+use crate::system::again;
 use iogate_vfs::answers::{Answers, Begun, Running, ToNote};
 
 /// Lanes that are there before those that nobody uses are looked for.
@@ -39,7 +41,7 @@ pub(super) struct Appends {
 
 #[derive(Default)]
 struct Lanes {
-    files: HashMap<Identity, Weak<Lane>>,
+    files: HashMap<(FileId, Identity), Weak<Lane>>,
     /// How many there are before unused ones are dropped.
     enough: usize,
 }
@@ -56,7 +58,7 @@ impl Appends {
             lanes.files.retain(|_, lane| lane.strong_count() > 0);
             lanes.enough = 2 * lanes.files.len();
         }
-        let slot = lanes.files.entry(file.identity()).or_default();
+        let slot = lanes.files.entry((file.data().id(), file.identity())).or_default();
         slot.upgrade().unwrap_or_else(|| {
             let lane = Arc::default();
             *slot = Arc::downgrade(&lane);
@@ -105,10 +107,6 @@ impl Append {
         let error = again(error);
         self.complete(Err(error));
     }
-}
-
-fn again(error: &io::Error) -> io::Error {
-    error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)
 }
 
 /// Records that go together.
@@ -355,10 +353,10 @@ impl Lane {
         }
         let appender = self.appender.get().and_then(Option::as_ref);
         let written = match (appender, result) {
-            (None, Ok(bytes)) => Ok((batch.place, bytes as u64)),
+            (None, Ok(bytes)) => Ok(Appended { offset: batch.place, bytes: bytes as u64, short: None }),
             (None, Err(error)) => Err(error),
             (Some(appender), result) => {
-                appender.end().map(|appended| (appended.offset, appended.bytes)).map_err(|error| {
+                appender.end().map_err(|error| {
                     // Refused by the gate: nothing has been tried.
                     if error.raw_os_error() == Some(libc::ECANCELED) {
                         result.err().unwrap_or(error)
@@ -370,25 +368,24 @@ impl Lane {
         };
         let starts = batch.starts();
         let lengths = batch.records.iter().map(|record| record.bytes().len() as u64);
-        let judged = append_lane::judge(lengths, written.as_ref().ok().map(|(_, bytes)| *bytes));
-        if let (Ok((offset, _)), Some((from, to)), Some(appender)) = (&written, judged.torn, appender) {
-            // The store is full: what is there of the next record is no record.
+        let judged = append_lane::judge(lengths, written.as_ref().ok().map(|appended| appended.bytes));
+        if let (Ok(Appended { offset, .. }), Some((from, to)), Some(appender)) =
+            (&written, judged.torn, appender)
+        {
+            // There was no room for more: what is there of the next record is no record.
             let cut = appender.cut(offset + from, offset + to);
             if !matches!(cut, Ok(true)) {
-                tracing::error!(
-                    ?cut,
-                    "a record was torn by a full file system, and something lies behind it"
-                );
+                tracing::error!(?cut, "a record was torn for want of room, and something lies behind it");
             }
         }
         let rest = batch.records.split_off(judged.whole);
         let failure = match &written {
-            Ok(_) => io::Error::from_raw_os_error(libc::ENOSPC),
+            Ok(appended) => appended.short.unwrap_or(Errno::NOSPC).into(),
             Err(error) => again(error),
         };
         let mut results = Vec::new();
         for (record, start) in batch.records.into_iter().zip(&starts) {
-            let offset = written.as_ref().map_or(0, |(offset, _)| offset + start);
+            let offset = written.as_ref().map_or(0, |appended| appended.offset + start);
             let bytes = record.write.wire.bytes;
             results.push((record, Ok(Written { offset, bytes, verifier })));
         }

@@ -2,11 +2,11 @@
 //! used again. Of those that share it, each has no more than it leaves free.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use iogate_core::fair_queue::may_take;
 use iogate_core::wire::PAYLOAD_BYTES_MAX;
-use iogate_engine::{PAGE_BYTES, PageMemory};
+use iogate_engine::{PAGE_BYTES, PageMemory, lock};
 
 /// Sizes are powers of four, from one page to the largest payload.
 const CLASSES: usize = 7;
@@ -69,7 +69,7 @@ impl Pool {
     }
 
     fn take_kept(&self, class: usize) -> Option<PageMemory> {
-        let mut of_class = self.classes[class].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut of_class = lock(&self.classes[class]);
         let memory = of_class.kept.pop()?;
         of_class.spare = of_class.spare.min(of_class.kept.len());
         self.kept.fetch_sub(class_bytes(class), Ordering::SeqCst);
@@ -81,7 +81,7 @@ impl Pool {
         if self.is_full() {
             return;
         }
-        let mut of_class = self.classes[class].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut of_class = lock(&self.classes[class]);
         of_class.kept.push(memory);
         self.kept.fetch_add(class_bytes(class), Ordering::SeqCst);
     }
@@ -151,7 +151,7 @@ impl Pool {
     /// Frees what has not been needed since this was called before.
     pub(super) fn trim(&self) {
         for (class, of_class) in self.classes.iter().enumerate() {
-            let mut of_class = of_class.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut of_class = lock(of_class);
             let spare = of_class.spare.min(of_class.kept.len());
             let rest = of_class.kept.len() - spare;
             let freed = of_class.kept.split_off(rest);

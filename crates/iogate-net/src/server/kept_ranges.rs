@@ -3,11 +3,12 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use iogate_core::answers::{GivenRange, Key, State};
 use iogate_core::ends::EarlierRange;
 use iogate_core::wire::{AppendRecord, Identity, Range, Record};
+use iogate_engine::lock;
 use iogate_vfs::ends::RangeLog;
 
 use iogate_vfs::answers::{Answers, ToNote};
@@ -30,7 +31,7 @@ impl KeptRanges {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Identity, HashMap<Key, EarlierRange>>> {
-        self.earlier.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.earlier)
     }
 }
 

@@ -1,10 +1,11 @@
 //! Who this process is to all servers, and the origins of its requests.
 
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use iogate_core::proto::origins::Origins;
 use iogate_core::wire::RequestOrigin;
+use iogate_engine::lock;
 
 static PROCESS: Mutex<Process> = Mutex::new(Process { pid: 0, origins: Origins::new([0; 16]) });
 
@@ -16,7 +17,7 @@ struct Process {
 }
 
 fn process() -> MutexGuard<'static, Process> {
-    PROCESS.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&PROCESS)
 }
 
 /// What this process has drawn, by now.

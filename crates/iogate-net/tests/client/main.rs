@@ -301,17 +301,19 @@ fn a_child_has_a_session_of_its_own_and_leaves_its_parents_alone() {
     let other = remote.create("file".as_ref(), 0o644).unwrap();
     file.write_at(0, b"parent").unwrap();
     let opens = peer.settings.opens.load(Ordering::SeqCst);
-    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let (is_over, turn) = (std::sync::atomic::AtomicBool::new(false), std::sync::Mutex::new(()));
     thread::scope(|scope| {
         let busy = scope.spawn(|| {
             while !is_over.load(Ordering::SeqCst) {
+                // Nobody may be in a call while the process forks.
+                let _turn = turn.lock().unwrap();
                 assert_eq!(other.read_at(0, &mut [0; 6]).unwrap(), 6);
             }
         });
         for round in 0..5 {
-            let forking = remote.clients()[0].before_fork();
-            // SAFETY: the child uses no lock but the client's, which this thread holds, and the allocator's, which the
-            // C library keeps in order.
+            let forking = turn.lock().unwrap();
+            // SAFETY: the child uses no lock but the client's, which the other thread does not hold now, and the allocator's,
+            // which the C library keeps in order.
             let child = unsafe { libc::fork() };
             assert!(child >= 0);
             drop(forking);

@@ -1,9 +1,12 @@
 //! Clients that do not keep to the protocol, or to the limits, are cut off alone.
 
-use std::time::Duration;
+use std::os::unix::net::UnixListener;
+use std::time::{Duration, Instant};
 
 use iogate_core::wire::*;
-use iogate_net::coordinator::{CoordinatorConfig, Limits};
+use iogate_net::coordinator::{Coordinator, CoordinatorConfig, Limits, Local};
+use iogate_net::transport::auth::{Munge, MungeError, Policy};
+use iogate_net::{Endpoint, Listener};
 
 use super::raw::Raw;
 use super::{Setup, config, hello, place, wait_until};
@@ -85,6 +88,36 @@ fn silent_and_deaf_clients_are_cut_in_time() {
     let mut client = setup.client();
     client.turn(place("scratch"));
     wait_until("only one is left", || setup.status().connections == 1);
+}
+
+/// A daemon that is asked who a client is, and does not say.
+#[test]
+fn who_hangs_up_before_it_is_known_is_let_go_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let silent = dir.path().join("munged");
+    let daemon = UnixListener::bind(&silent).unwrap();
+    if let Err(error @ MungeError::NoLibrary(_)) = Munge::new(Some(dir.path().join("nowhere"))).encode(b"") {
+        return eprintln!("skipped: {error}");
+    }
+    let policy = Policy::Munge(Munge::new(Some(silent)));
+    let listener = Listener::bind(&Endpoint::Unix(dir.path().join("socket")), policy).unwrap();
+    let journal = Local::open(&dir.path().join("journal")).unwrap();
+    let limits = Limits { hello_timeout: Duration::from_secs(3600), ..Limits::default() };
+    let config = CoordinatorConfig { limits, ..config("") };
+    let coordinator = Coordinator::start(config, vec![listener], Box::new(journal)).unwrap();
+    let hello = Request::Hello(Hello { auth: auth::MUNGE, ..hello() });
+    let is_let_go_at_once = || {
+        let mut client = Raw::connect(&coordinator.endpoints()[0]);
+        client.write(&Raw::bytes(0, 0, &hello, b"MUNGE:AAAA:"));
+        let _asked = daemon.accept().unwrap();
+        drop(client);
+        let start = Instant::now();
+        wait_until("it is let go", || coordinator.status().unwrap().connections == 0);
+        // MUNGE's library gives up itself after 2 s.
+        start.elapsed() < Duration::from_secs(1)
+    };
+    // This machine may be busy.
+    assert!((0..5).any(|_| is_let_go_at_once()));
 }
 
 /// Each of its bytes comes in time, but not the message.

@@ -1,12 +1,12 @@
 //! What a coordinator keeps, over restarts and without room.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use iogate_core::wire::*;
 use iogate_net::Endpoint;
-use iogate_net::coordinator::journal::{Loaded, Record};
+use iogate_net::coordinator::journal::{Loaded, Record, Standing};
 use iogate_net::coordinator::{Coordinator, Journal, JournalError, Local};
 use iogate_net::turns::{self, Wanted};
 
@@ -229,4 +229,71 @@ fn what_was_said_is_in_the_journal() {
         client.release(token).done();
         assert!(matches!(appended.lock().unwrap().last(), Some(Record::Gone(_))));
     }
+}
+
+/// A journal that cannot be loaded, while it is told so, of a coordinator that begins to lead late.
+struct Unreadable {
+    inner: Local,
+    leads: Arc<AtomicBool>,
+    is_unreadable: Arc<AtomicBool>,
+    loads: Arc<AtomicUsize>,
+    resigned: Arc<AtomicUsize>,
+}
+
+impl Journal for Unreadable {
+    fn standing(&mut self) -> Standing {
+        if self.leads.load(Ordering::SeqCst) { Standing::Leads } else { Standing::Follows(None) }
+    }
+
+    fn resign(&mut self) {
+        self.resigned.fetch_add(1, Ordering::SeqCst);
+        self.leads.store(false, Ordering::SeqCst);
+    }
+
+    fn load(&mut self) -> Result<Loaded, JournalError> {
+        self.loads.fetch_add(1, Ordering::SeqCst);
+        if self.is_unreadable.load(Ordering::SeqCst) {
+            return Err(JournalError::Version { path: "here".into(), found: 2, expected: 1 });
+        }
+        self.inner.load()
+    }
+
+    fn append(
+        &mut self,
+        records: &[Record],
+        all: &mut dyn FnMut() -> Vec<Record>,
+    ) -> Result<(), JournalError> {
+        self.inner.append(records, all)
+    }
+
+    fn place(&self) -> String {
+        "here".into()
+    }
+}
+
+#[test]
+fn who_cannot_load_the_journal_tries_less_and_less_and_has_others_lead() {
+    let dir = tempfile::tempdir().unwrap();
+    let (leads, is_unreadable) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(true)));
+    let (loads, resigned) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+    let journal = Unreadable {
+        inner: Local::open(dir.path()).unwrap(),
+        leads: Arc::clone(&leads),
+        is_unreadable: Arc::clone(&is_unreadable),
+        loads: Arc::clone(&loads),
+        resigned: Arc::clone(&resigned),
+    };
+    let setup = Setup::over(config(""), Box::new(journal));
+    leads.store(true, Ordering::SeqCst);
+    wait_until("it has given up", || {
+        // Something happens all the time, whether it leads or not.
+        setup.status();
+        resigned.load(Ordering::SeqCst) == 1
+    });
+    assert_eq!(loads.load(Ordering::SeqCst), 5);
+    is_unreadable.store(false, Ordering::SeqCst);
+    leads.store(true, Ordering::SeqCst);
+    wait_until("it leads", || loads.load(Ordering::SeqCst) == 6);
+    setup.status();
+    setup.client().turn(place("scratch"));
 }

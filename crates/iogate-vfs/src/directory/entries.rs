@@ -8,7 +8,6 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::beneath::Place;
-use super::open_files::OpenFiles;
 use super::removed::{Own, check_own};
 use super::{DirectoryTree, stat};
 use crate::Caller;
@@ -24,11 +23,12 @@ impl DirectoryTree {
         let mut attr = known.attr;
         listed.note(&mut attr);
         if attr.links > 1 && FileType::from_raw_mode(attr.mode) == FileType::RegularFile {
-            attr.links -= self.files.extra(known.identity).0;
+            let own = self.file_systems.own_identity(&known);
+            attr.links -= own.map_or(0, |identity| self.files.extra(identity).0);
         }
         if listed.has_object {
             match hold() {
-                Ok(held) if stat::of(&held)?.identity == known.identity => {
+                Ok(held) if stat::of(&held)?.is(&known) => {
                     attr.object = stat::find_object(&held)?.unwrap_or_default();
                 }
                 // Replaced or removed meanwhile.
@@ -61,7 +61,7 @@ impl DirectoryTree {
     ) -> io::Result<Gone> {
         let first = || {
             let (place, held) = look()?;
-            let victim = held.map(OpenFiles::victim).transpose()?.flatten();
+            let victim = held.map(|held| self.files.victim(held)).transpose()?.flatten();
             if victim.as_ref().is_some_and(|victim| self.files.may_be_kept(victim)) {
                 return Ok((place, victim, false));
             }

@@ -17,12 +17,6 @@ use crate::held::{Found, HeldTree, Known};
 use crate::tree::{ObjectName, Tree, TreeFile};
 use crate::{Caller, kernel_handle, private};
 
-/// What a descriptor holds (`O_PATH` or not).
-pub fn known(held: impl AsFd) -> io::Result<Known> {
-    let known = stat::of(held)?;
-    Ok(Known { attr: known.attr, identity: known.identity, device: known.device })
-}
-
 /// A secret of 16 bytes that nobody can guess.
 pub fn random_secret() -> io::Result<[u8; 16]> {
     Ok(private::random()?)
@@ -95,7 +89,9 @@ impl HeldTree for DirectoryTree {
     type Held = OwnedFd;
 
     fn known(&self, held: &OwnedFd) -> io::Result<Known> {
-        known(held)
+        let known = stat::of(held)?;
+        let identity = self.file_systems.identity(&known, held)?;
+        Ok(Known { attr: known.attr, identity, device: known.device })
     }
 
     fn free_space(&self) -> io::Result<Space> {
@@ -178,7 +174,7 @@ impl HeldTree for DirectoryTree {
             opened => opened?,
         };
         let mut file = self.file_of(fd, &known, ObjectName::default())?;
-        self.files.opened(known.identity, false, false);
+        self.files.opened(file.identity, false, false);
         file.counted = Some(Arc::clone(&self.files));
         Ok(Arc::new(file))
     }
@@ -321,7 +317,7 @@ impl HeldTree for DirectoryTree {
                     false => None,
                 };
                 let held = held.and_then(|held| {
-                    let known = known(&held).ok()?;
+                    let known = self.known(&held).ok()?;
                     Some((held, known))
                 });
                 let found = Found { name, inode: entry.ino(), next: entry.next_entry_cookie(), held };

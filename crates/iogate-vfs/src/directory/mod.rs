@@ -8,6 +8,7 @@ mod beneath;
 mod caller;
 mod entries;
 mod file;
+mod file_systems;
 pub(crate) mod held;
 mod open_files;
 mod removed;
@@ -30,12 +31,13 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, SeekFrom, Xa
 use rustix::io::Errno;
 
 use crate::object_id::OBJECT;
-use crate::tree::{ObjectName, OpenHow, Tree, TreeFile, WhenGone, is_of};
+use crate::tree::{ObjectName, OpenHow, Tree, TreeFile, WhenGone};
 use crate::{Caller, private};
 pub use beneath::path_of;
 use beneath::{Place, ProcPath};
 use caller::Names;
 use file::{DirectoryFile, XATTR_BYTES_MAX, flags_of, give_object, make};
+use file_systems::FileSystems;
 use open_files::OpenFiles;
 use removed::Own;
 use verifier::Verifier;
@@ -52,6 +54,7 @@ pub struct DirectoryTree {
     names: Arc<Names>,
     layouts: OnceLock<Arc<OpenLayouts>>,
     verifier: Arc<Verifier>,
+    file_systems: Arc<FileSystems>,
     files: Arc<OpenFiles>,
 }
 
@@ -65,13 +68,15 @@ impl DirectoryTree {
         rustix::fs::stat(ProcPath::new(&root).as_bytes())
             .map_err(|errno| io::Error::other(format!("/proc is needed, and not there: {errno}")))?;
         let verifier = Arc::new(Verifier::of(&root)?);
-        let files = Arc::new(OpenFiles::new(rustix::io::fcntl_dupfd_cloexec(&root, 0)?));
+        let file_systems = Arc::new(FileSystems::below(&root)?);
+        let files = Arc::new(OpenFiles::new(Arc::clone(&root), Arc::clone(&file_systems)));
         Ok(DirectoryTree {
             root,
             verifier,
             store,
             names: Arc::new(Names::new()),
             layouts: OnceLock::new(),
+            file_systems,
             files,
         })
     }
@@ -180,7 +185,7 @@ impl DirectoryTree {
         let open = || {
             let held = hold()?;
             let known = stat::of(&held)?;
-            if again && known.identity != how.identity {
+            if again && self.file_systems.identity(&known, &held)? != how.identity {
                 return Err(Errno::STALE);
             }
             match FileType::from_raw_mode(known.attr.mode) {
@@ -214,6 +219,7 @@ impl DirectoryTree {
 
     /// An open file, which is not counted yet.
     fn file_of(&self, fd: OwnedFd, known: &stat::Known, object: ObjectName) -> io::Result<DirectoryFile> {
+        let identity = self.file_systems.identity(known, &fd)?;
         let data = self.store.adopt(rustix::io::fcntl_dupfd_cloexec(&fd, 0)?)?;
         let layout = self.layouts.get().map(|layouts| layouts.open(data.id(), fd.as_fd()));
         Ok(DirectoryFile {
@@ -221,7 +227,7 @@ impl DirectoryTree {
             root: Arc::clone(&self.root),
             data,
             layout,
-            identity: known.identity,
+            identity,
             store: Arc::clone(&self.store),
             names: Arc::clone(&self.names),
             object,
@@ -271,9 +277,9 @@ impl DirectoryTree {
         let is_temporary = how.flags & open::TEMPORARY != 0;
         if is_temporary {
             // It has no name, and can be opened again all the same.
-            is_orphan = self.files.link(file.fd.as_fd(), known.identity).is_ok();
+            is_orphan = self.files.link(file.fd.as_fd(), file.identity).is_ok();
         }
-        self.files.opened(known.identity, is_orphan, is_temporary || is_orphan && known.attr.links <= 1);
+        self.files.opened(file.identity, is_orphan, is_temporary || is_orphan && known.attr.links <= 1);
         file.counted = Some(Arc::clone(&self.files));
         if how.stripes && given.is_none() {
             file.object = give_object(file.fd.as_fd(), how.flags & open::WRITE != 0)?;
@@ -285,7 +291,7 @@ impl DirectoryTree {
         file.opened = stat::of(&file.fd)?.attr;
         // Whoever has taken its last name since it was found may not have seen that it is open.
         let (links, object) = (file.opened.links, file.object.object);
-        if !is_temporary && self.files.is_nameless(known.identity, links, object) {
+        if !is_temporary && self.files.is_nameless(file.identity, links, object) {
             return Ok(None);
         }
         Ok(Some(Arc::new(file)))
@@ -301,15 +307,6 @@ fn is_another(error: &io::Error) -> bool {
 /// Fails if a path leads into the server's own folder.
 fn reachable(path: &Path) -> Result<(), Errno> {
     if private::contains(path) { Err(Errno::NOENT) } else { Ok(()) }
-}
-
-/// Fails with `ESTALE` if this is not the file of `identity`, unless that is zero.
-fn expect(held: &OwnedFd, identity: Identity) -> Result<(), Errno> {
-    if identity == Identity::default() || is_of(stat::of(held)?.identity, identity) {
-        Ok(())
-    } else {
-        Err(Errno::STALE)
-    }
 }
 
 fn reopen(held: impl AsFd, flags: OFlags) -> Result<OwnedFd, Errno> {
@@ -373,20 +370,23 @@ impl Tree for DirectoryTree {
 
     fn identity(&self, caller: Caller, path: &Path) -> io::Result<Identity> {
         let is_nested = path.as_os_str().as_bytes().contains(&b'/');
-        let known = self.names.look(caller, || {
+        self.names.look(caller, || {
+            // One call where nothing has the name, as before most names are made.
             if is_nested {
-                // One call where nothing has the name, as before most names are made.
-                return stat::of(self.open_beneath(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())?);
+                let held = self.open_beneath(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())?;
+                return self.file_systems.identity_of(held);
             }
             let place = self.find(path)?;
-            if place.is_root() { stat::of(&place.dir) } else { stat::at(&place.dir, place.name) }
-        })?;
-        Ok(known.identity)
+            let known =
+                if place.is_root() { stat::of(&place.dir) } else { stat::at(&place.dir, place.name) }?;
+            let own = self.file_systems.own_identity(&known);
+            own.map_or_else(|| self.file_systems.identity_of(place.hold()?), Ok)
+        })
     }
 
     fn set_attr(&self, caller: Caller, path: &Path, identity: Identity, change: &Change) -> io::Result<Attr> {
         let held = self.with_held(caller, path, |held| {
-            expect(&held, identity)?;
+            self.file_systems.expect(&held, identity)?;
             stat::change(held.as_fd(), change, stat::truncate_held)?;
             Ok(held)
         })?;
@@ -576,7 +576,7 @@ impl Tree for DirectoryTree {
         }
         let flags = XattrFlags::from_bits_retain(flags);
         self.with_held(caller, path, |held| {
-            expect(&held, identity)?;
+            self.file_systems.expect(&held, identity)?;
             rustix::fs::setxattr(ProcPath::new(&held).as_bytes(), name, value, flags)
         })
     }
@@ -593,7 +593,7 @@ impl Tree for DirectoryTree {
 
     fn remove_xattr(&self, caller: Caller, path: &Path, identity: Identity, name: &[u8]) -> io::Result<()> {
         self.with_held(caller, path, |held| {
-            expect(&held, identity)?;
+            self.file_systems.expect(&held, identity)?;
             rustix::fs::removexattr(ProcPath::new(&held).as_bytes(), name)
         })
     }

@@ -17,6 +17,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::beneath::ProcPath;
+use super::file_systems::FileSystems;
 use super::stat;
 use crate::object_id::ObjectId;
 use crate::private;
@@ -24,7 +25,8 @@ use crate::tree::WhenGone;
 
 /// The files of a directory that are open.
 pub(super) struct OpenFiles {
-    root: OwnedFd,
+    root: Arc<OwnedFd>,
+    file_systems: Arc<FileSystems>,
     orphans: OnceLock<OwnedFd>,
     removed: OnceLock<OwnedFd>,
     /// Files here may have objects elsewhere.
@@ -65,11 +67,12 @@ pub(super) struct Victim {
 }
 
 impl OpenFiles {
-    pub(super) fn new(root: OwnedFd) -> OpenFiles {
+    pub(super) fn new(root: Arc<OwnedFd>, file_systems: Arc<FileSystems>) -> OpenFiles {
         // The root has the attribute then, too.
         let has_objects = stat::object_of(&root) != [0; 16];
         OpenFiles {
             root,
+            file_systems,
             orphans: OnceLock::new(),
             removed: OnceLock::new(),
             has_objects: AtomicBool::new(has_objects),
@@ -109,7 +112,10 @@ impl OpenFiles {
     /// Whether a file has no name, or only the one that it has among those that are removed.
     pub(super) fn is_nameless(&self, identity: Identity, links: u32, object: [u8; 16]) -> bool {
         let note = ObjectId(object).to_string();
-        let has_note = |folder| stat::at(folder, &*note).is_ok_and(|found| found.identity == identity);
+        let has_note = |folder| {
+            stat::at(folder, &*note)
+                .is_ok_and(|found| self.file_systems.own_identity(&found) == Some(identity))
+        };
         links == 0 || links == 1 && self.removed.get().is_some_and(has_note)
     }
 
@@ -201,10 +207,14 @@ impl OpenFiles {
     }
 
     /// What a name leads to, before it goes; `None` if it is no file.
-    pub(super) fn victim(held: OwnedFd) -> Result<Option<Victim>, Errno> {
+    pub(super) fn victim(&self, held: OwnedFd) -> Result<Option<Victim>, Errno> {
         let known = stat::of(&held)?;
         let is_file = FileType::from_raw_mode(known.attr.mode) == FileType::RegularFile;
-        Ok(is_file.then_some(Victim { held, identity: known.identity, noted: None }))
+        if !is_file {
+            return Ok(None);
+        }
+        let identity = self.file_systems.identity(&known, &held)?;
+        Ok(Some(Victim { held, identity, noted: None }))
     }
 
     /// Files here may have objects elsewhere, from now on.
@@ -312,7 +322,7 @@ impl OpenFiles {
         let orphans = self.orphans().map_err(|_| Errno::NOENT)?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let held = rustix::fs::openat(orphans, name_of(identity), flags, Mode::empty())?;
-        if stat::of(&held)?.identity == identity { Ok(held) } else { Err(Errno::STALE) }
+        if self.file_systems.identity_of(&held)? == identity { Ok(held) } else { Err(Errno::STALE) }
     }
 
     /// The folder, which is made when it is first needed.

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use iogate_core::reserved;
-use iogate_core::wire::{self, Attr, Change, Identity, Timestamp, set};
+use iogate_core::wire::{self, Attr, Change, Timestamp, set};
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps, UTIME_NOW,
     UTIME_OMIT, Uid,
@@ -20,9 +20,18 @@ use crate::object_id::{OBJECT, ObjectId};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
     pub(super) attr: Attr,
-    pub(super) identity: Identity,
     /// The number of its file system.
     pub(super) device: u64,
+    /// When it was born, in nanoseconds since the Unix epoch; 0: the file system does not tell.
+    pub(super) birth: u64,
+}
+
+impl Known {
+    /// Whether this and `other` are one file, as both are known now.
+    pub(super) fn is(&self, other: &Known) -> bool {
+        let which = |known: &Known| (known.device, known.attr.inode, known.birth);
+        which(self) == which(other)
+    }
 }
 
 /// What there is to see of a name.
@@ -116,7 +125,7 @@ pub(super) fn object_of(fd: impl AsFd) -> [u8; 16] {
 fn statx(dir: impl AsFd, name: impl Arg, flags: AtFlags) -> Result<Known, Errno> {
     let stat = rustix::fs::statx(dir, name, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)?;
     let device = rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor);
-    Ok(Known { attr: attr_of(&stat), identity: identity_of(&stat), device })
+    Ok(Known { attr: attr_of(&stat), device, birth: birth_of(&stat) })
 }
 
 fn attr_of(stat: &Statx) -> Attr {
@@ -139,14 +148,11 @@ fn attr_of(stat: &Statx) -> Attr {
     }
 }
 
-/// A file system that keeps no time of birth cannot tell a file from an earlier one with its number.
-fn identity_of(stat: &Statx) -> Identity {
-    let generation = if stat.stx_mask & StatxFlags::BTIME.bits() == 0 {
-        0
-    } else {
-        (stat.stx_btime.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(stat.stx_btime.tv_nsec.into())
-    };
-    Identity { inode: stat.stx_ino, generation }
+fn birth_of(stat: &Statx) -> u64 {
+    if stat.stx_mask & StatxFlags::BTIME.bits() == 0 {
+        return 0;
+    }
+    (stat.stx_btime.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(stat.stx_btime.tv_nsec.into())
 }
 
 /// Changes what a descriptor (`O_PATH` or not) holds. The size is set by `truncate`.

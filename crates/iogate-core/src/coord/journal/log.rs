@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::record::{Sum, VERSION};
+use super::record::Sum;
 use super::{Loaded, Record};
 use crate::medium::Medium;
 
@@ -252,8 +252,8 @@ impl<M: Medium> Log<M> {
         let mut at = 0;
         while let Some(length) = bytes[at..].iter().position(|&byte| byte == b'\n') {
             match read_line(&bytes[at..at + length]) {
-                Ok(record) => sum.add(record),
-                Err(why) if is_same_boot || sum.version().is_none() => {
+                Ok(record) => sum.add(record).map_err(|found| LogError::Version { found })?,
+                Err(why) if is_same_boot || !sum.has_begun() => {
                     return Err(LogError::Damaged { name: JOURNAL, at, why });
                 }
                 Err(why) => {
@@ -261,12 +261,9 @@ impl<M: Medium> Log<M> {
                     break;
                 }
             }
-            if let Some(found) = sum.version().filter(|&found| found != VERSION) {
-                return Err(LogError::Version { found });
-            }
             at += length + 1;
         }
-        if !bytes.is_empty() && sum.version().is_none() {
+        if !bytes.is_empty() && !sum.has_begun() {
             let why = "it does not begin with a whole line".into();
             return Err(LogError::Damaged { name: JOURNAL, at: 0, why });
         }

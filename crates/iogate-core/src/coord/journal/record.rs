@@ -179,7 +179,7 @@ impl ClaimRecord {
 /// What records add up to.
 #[derive(Debug, Default)]
 pub struct Sum {
-    version: Option<u32>,
+    has_begun: bool,
     sessions: BTreeMap<u64, SessionRecord>,
     claims: BTreeMap<u64, ClaimRecord>,
     token: u64,
@@ -189,16 +189,20 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// The version that the first record has said.
-    pub fn version(&self) -> Option<u32> {
-        self.version
+    /// Whether a record has said where a coordinator goes on from.
+    pub fn has_begun(&self) -> bool {
+        self.has_begun
     }
 
     /// Takes in the next record.
-    pub fn add(&mut self, record: Record) {
+    ///
+    /// # Errors
+    /// The version that it says its records have, if that is not [`VERSION`].
+    pub fn add(&mut self, record: Record) -> Result<(), u32> {
         match record {
-            Record::Begin { version, token, number, clock_offset, is_incomplete } => {
-                self.version = Some(version);
+            Record::Begin { version, .. } if version != VERSION => return Err(version),
+            Record::Begin { version: _, token, number, clock_offset, is_incomplete } => {
+                self.has_begun = true;
                 self.token = self.token.max(token);
                 self.number = self.number.max(number);
                 self.clock_offset = clock_offset;
@@ -221,6 +225,7 @@ impl Sum {
                 self.claims.remove(&claim);
             }
         }
+        Ok(())
     }
 
     /// What they add up to; `is_same_boot`: whether times on the monotonic clock mean something now.

@@ -22,7 +22,10 @@ pub trait Journal: Send {
         Standing::Leads
     }
 
-    /// Reads what there is. Called once whenever this coordinator begins to lead.
+    /// Has another coordinator lead, if there is one that can: this one cannot.
+    fn resign(&mut self) {}
+
+    /// Reads what there is. Called whenever this coordinator begins to lead, until it succeeds.
     fn load(&mut self) -> Result<Loaded, JournalError>;
 
     /// Keeps some records; none of them counts before this returns, and if it fails none may have been kept, or the first of them.

@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use iogate_core::coord::journal::Sum;
+use iogate_core::coord::journal::{Sum, VERSION};
+use iogate_engine::lock;
 use reach::{Failure, Reach};
 use serde_json::{Value, json};
 
@@ -64,7 +65,15 @@ struct Shared {
 struct State {
     lead: Option<Lead>,
     leader: Option<Endpoint>,
+    /// Before then, on [`since_boot`], others may lead, and this one does not.
+    rests_until: Duration,
     is_stopping: bool,
+}
+
+impl State {
+    fn rests(&self) -> bool {
+        since_boot() < self.rests_until
+    }
 }
 
 /// Being the leader.
@@ -96,7 +105,7 @@ fn record(pair: &Value) -> Result<Record, JournalError> {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn key(&self, name: &str) -> String {
@@ -105,26 +114,32 @@ impl Shared {
 
     /// Being the leader, if that is so now.
     fn lead(&self) -> Option<Lead> {
-        self.state().lead.filter(|lead| since_boot() < lead.until)
+        let state = self.state();
+        state.lead.filter(|lead| since_boot() < lead.until && !state.rests())
     }
 
     /// Tries to lead, and goes on leading, until it is to stop.
     fn campaign(&self) {
         let mut lease = None;
         loop {
-            if let Err(error) = self.step(&mut lease) {
+            if self.state().rests() {
+                self.state().lead = None;
+                self.end(lease.take());
+            } else if let Err(error) = self.step(&mut lease) {
                 tracing::warn!("{error}");
             }
             let state = self.state();
-            let (state, _) = self
-                .wake
-                .wait_timeout_while(state, self.lease / TIMES, |state| !state.is_stopping)
-                .unwrap_or_else(PoisonError::into_inner);
-            if state.is_stopping {
+            let goes_on = |state: &mut State| !state.is_stopping && !(lease.is_some() && state.rests());
+            let waited = self.wake.wait_timeout_while(state, self.lease / TIMES, goes_on);
+            if waited.unwrap_or_else(PoisonError::into_inner).0.is_stopping {
                 break;
             }
         }
-        // So that the next one need not wait for it to end.
+        self.end(lease);
+    }
+
+    /// Ends a lease, so that the next leader need not wait for that.
+    fn end(&self, lease: Option<i64>) {
         if let Some(lease) = lease {
             let _ = self.reach.ask("lease/revoke", &json!({ "ID": lease }));
         }
@@ -240,7 +255,7 @@ impl Etcd {
                     std::thread::sleep(RETRY);
                     continue;
                 }
-                Err(failure) => return Err(self.not_written(failure)),
+                Err(failure) => return Err(self.failed("write to", failure)),
             };
             let found = &done["responses"][0]["response_range"]["kvs"][0];
             let told = number(&found["mod_revision"]);
@@ -271,9 +286,9 @@ impl Etcd {
         made.is_some_and(|made: u64| made > self.loaded_at)
     }
 
-    fn not_written(&self, failure: Failure) -> JournalError {
+    fn failed(&self, action: &'static str, failure: Failure) -> JournalError {
         let source = io::Error::other(failure);
-        JournalError::Io { action: "write to", path: self.place().into(), source }
+        JournalError::Io { action, path: self.place().into(), source }
     }
 
     fn operation(&self, record: &Record) -> (String, Value) {
@@ -305,13 +320,16 @@ impl Journal for Etcd {
         }
     }
 
+    fn resign(&mut self) {
+        // The others try four times as often.
+        self.shared.state().rests_until = since_boot() + self.shared.lease;
+        self.shared.wake.notify_all();
+    }
+
     fn load(&mut self) -> Result<Loaded, JournalError> {
         (self.has_begun, self.loaded_at) = (false, self.made);
         let ask = |path, question: &Value| {
-            self.shared.reach.ask(path, question).map_err(|error| {
-                tracing::warn!("{error}");
-                JournalError::Deposed
-            })
+            self.shared.reach.ask(path, question).map_err(|failure| self.failed("read", failure))
         };
         let to = self.shared.key("state0");
         let page = |from: &str| json!({ "key": from, "range_end": to, "limit": PAGE_RECORDS.to_string() });
@@ -331,7 +349,9 @@ impl Journal for Etcd {
         loop {
             let pairs = records["kvs"].as_array().map_or(&[][..], Vec::as_slice);
             for pair in pairs {
-                sum.add(record(pair)?);
+                let another =
+                    |found| JournalError::Version { path: self.place().into(), found, expected: VERSION };
+                sum.add(record(pair)?).map_err(another)?;
             }
             let (Some(last), Value::Bool(true)) = (pairs.last(), &records["more"]) else { break };
             let after = [&bytes(&last["key"]).unwrap_or_default()[..], &[0]].concat();

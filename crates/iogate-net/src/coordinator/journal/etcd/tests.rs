@@ -55,6 +55,8 @@ struct Store {
     /// Records that were put, and the largest transaction.
     puts: AtomicUsize,
     bytes_max: AtomicU64,
+    /// Leases that were ended.
+    ended: AtomicUsize,
 }
 
 fn take_one(count: &AtomicUsize) -> bool {
@@ -66,6 +68,10 @@ impl Store {
         match path {
             "/v3/lease/grant" => return (200, json!({ "ID": "7" })),
             "/v3/lease/keepalive" => return (200, json!({ "result": { "TTL": "60" } })),
+            "/v3/lease/revoke" => {
+                self.ended.fetch_add(1, Ordering::SeqCst);
+                return (200, json!({}));
+            }
             "/v3/kv/txn" => {}
             "/v3/kv/range" => {
                 assert_eq!(question["revision"], "1", "of the moment of the first page");
@@ -123,20 +129,29 @@ impl Store {
 
 /// A journal that leads, in a stand-in of etcd.
 fn leading() -> (Etcd, Arc<Store>) {
+    leading_for(Duration::from_secs(60))
+}
+
+/// The same, with such a lease.
+fn leading_for(lease: Duration) -> (Etcd, Arc<Store>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let store = Arc::new(Store::default());
     let this = Arc::clone(&store);
     node(listener, move |path, question| this.answer(path, question));
     let own = Endpoint::Unix("/nowhere".into());
-    let mut journal = Etcd::new(vec![url], "test", own, Duration::from_secs(60)).unwrap();
-    while journal.standing() != Standing::Leads {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let mut journal = Etcd::new(vec![url], "test", own, lease).unwrap();
+    wait_to_lead(&mut journal);
     journal.load().unwrap();
     let begin = Record::Begin { version: 1, token: 0, number: 0, clock_offset: 0, is_incomplete: false };
     journal.append(&[begin], &mut Vec::new).unwrap();
     (journal, store)
+}
+
+fn wait_to_lead(journal: &mut Etcd) {
+    while journal.standing() != Standing::Leads {
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 fn session(number: u64, name: String) -> Record {
@@ -181,4 +196,28 @@ fn all_is_loaded_however_much_there_is() {
         let loaded = journal.load().unwrap();
         assert_eq!(loaded.sessions.len(), count);
     }
+}
+
+#[test]
+fn what_another_version_has_written_is_not_loaded() {
+    let (mut journal, _store) = leading();
+    let version = VERSION + 1;
+    let begin = Record::Begin { version, token: 0, number: 0, clock_offset: 0, is_incomplete: false };
+    journal.append(&[begin], &mut Vec::new).unwrap();
+    let error = journal.load().unwrap_err();
+    assert!(matches!(error, JournalError::Version { found, .. } if found == version), "{error}");
+}
+
+#[test]
+fn who_resigns_has_others_lead_for_a_while() {
+    let (mut journal, store) = leading_for(Duration::from_secs(2));
+    let resigned = since_boot();
+    journal.resign();
+    assert_eq!(journal.standing(), Standing::Follows(None));
+    while store.ended.load(Ordering::SeqCst) == 0 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    wait_to_lead(&mut journal);
+    assert!(since_boot() >= resigned + Duration::from_secs(2));
+    assert_eq!(store.ended.load(Ordering::SeqCst), 1);
 }
