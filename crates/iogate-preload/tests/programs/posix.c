@@ -736,6 +736,16 @@ static void memory(void) {
     close(fd);
 }
 
+static pid_t locking_child(int fd, int operation) {
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(60);
+        _exit(flock(fd, operation) == 0 ? 0 : errno);
+    }
+    return child;
+}
+
 static void locks(void) {
     SECTION("locks");
     int fd = open("locked", O_RDWR | O_CREAT, 0644);
@@ -762,7 +772,38 @@ static void locks(void) {
     DO(flock(other, LOCK_EX | LOCK_NB));
     DO(flock(fd, LOCK_UN));
     DO(flock(other, LOCK_SH | LOCK_NB));
+    DO(flock(other, LOCK_UN));
     close(fd);
+    /* A lock is an open file's, whoever has that: a child's is its parent's. */
+    fd = open("locked", O_RDWR);
+    DO(flock(fd, LOCK_EX));
+    wait_for(locking_child(fd, LOCK_EX | LOCK_NB));
+    DO(flock(other, LOCK_EX | LOCK_NB));
+    wait_for(locking_child(fd, LOCK_UN));
+    DO(flock(other, LOCK_EX | LOCK_NB));
+    wait_for(locking_child(fd, LOCK_EX | LOCK_NB));
+    DO(flock(other, LOCK_UN));
+    close(fd);
+    /* Also one that the child has taken, and that of a child that goes on. */
+    fd = open("locked", O_RDWR | O_CLOEXEC);
+    wait_for(locking_child(fd, LOCK_EX));
+    DO(flock(other, LOCK_EX | LOCK_NB));
+    int until[2];
+    pipe(until);
+    fflush(stdout);
+    child = fork();
+    if (child == 0) {
+        char byte;
+        close(until[1]);
+        read(until[0], &byte, 1);
+        _exit(0);
+    }
+    close(fd);
+    DO(flock(other, LOCK_EX | LOCK_NB));
+    close(until[1]);
+    close(until[0]);
+    wait_for(child);
+    DO(flock(other, LOCK_EX | LOCK_NB));
     close(other);
 }
 
