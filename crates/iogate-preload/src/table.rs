@@ -135,8 +135,13 @@ fn set(fd: c_int, slot: Slot) -> Result<(), Errno> {
     replace(fd, slot).map(drop)
 }
 
+/// Whether a descriptor has a number that the table has room for. Fails with `EMFILE` if not.
+pub(crate) fn check_number(fd: c_int) -> Result<usize, Errno> {
+    usize::try_from(fd).ok().filter(|index| *index < FDS).ok_or(Errno::MFILE)
+}
+
 fn replace(fd: c_int, slot: Slot) -> Result<Slot, Errno> {
-    let index = usize::try_from(fd).ok().filter(|index| *index < FDS).ok_or(Errno::MFILE)?;
+    let index = check_number(fd)?;
     let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
     if table.len() <= index {
         table.resize(index + 1, Slot::Theirs);

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
@@ -122,6 +123,24 @@ static void opening(void) {
     char dir[] = "dir-XXXXXX";
     printf("%s\n", mkdtemp(dir) ? "made" : "not made");
     rmdir(dir);
+}
+
+/* What fails for want of a descriptor has done nothing. */
+static void opening_without_room(void) {
+    SECTION("no descriptor");
+    struct rlimit before, none;
+    int fd = open("room", O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    write(fd, "stays", 5);
+    close(fd);
+    getrlimit(RLIMIT_NOFILE, &before);
+    none = before;
+    none.rlim_cur = fd;
+    setrlimit(RLIMIT_NOFILE, &none);
+    DO(open("room", O_WRONLY | O_TRUNC));
+    DO(open("no-room", O_WRONLY | O_CREAT, 0644));
+    setrlimit(RLIMIT_NOFILE, &before);
+    show("room");
+    DO(access("no-room", F_OK));
 }
 
 static void data(void) {
@@ -454,6 +473,14 @@ static void names(void) {
     DO(write(fd, "by link", 7));
     close(fd);
     show("new");
+    /* Exclusive: a link that leads nowhere is something, by whichever way it is found. */
+    DO(open("dangling", O_WRONLY | O_CREAT | O_EXCL, 0644));
+    DO(symlink(here, "absolute-here"));
+    DO(open("absolute-here/dangling", O_WRONLY | O_CREAT | O_EXCL, 0644));
+    DO(access("nowhere", F_OK));
+    DO(open("absolute-here/soft", O_WRONLY | O_CREAT | O_EXCL, 0644));
+    fd = DO(open("absolute-here/exclusive", O_WRONLY | O_CREAT | O_EXCL, 0644));
+    close(fd);
     DO(symlink("/dev/null", "outside"));
     DO(stat("outside", &stat_));
     printf("is a device %d\n", S_ISCHR(stat_.st_mode));
@@ -906,6 +933,7 @@ int main(int count, char **arguments) {
     umask(022);
     DO(chdir(arguments[1]));
     opening();
+    opening_without_room();
     data();
     appending();
     sharing(arguments[0]);
