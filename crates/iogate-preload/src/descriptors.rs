@@ -280,9 +280,7 @@ pub(crate) fn adopt_inherited() {
     let inherited = inherited();
     for fd in inherited.iter().copied() {
         let Some(page) = borrow(fd).ok().and_then(crate::page::Page::adopt) else { continue };
-        if crate::cwd::adopt(fd, &page) {
-            continue;
-        }
+        let Some(page) = crate::cwd::adopt(fd, page) else { continue };
         // Descriptors of one open file share its page: they are one here as well.
         let file = match known.iter().find(|file| file.page.is_same(&page)) {
             Some(file) => Arc::clone(file),

@@ -509,6 +509,38 @@ static void names(void) {
     DO(stat("d2", &stat_));
     DO(chdir(".."));
     close(fd);
+    /* The working directory goes with its name, and with that of what it is in. */
+    DO(mkdir("goes", 0755));
+    DO(mkdir("goes/with", 0755));
+    DO(chdir("goes/with"));
+    DO(rename("../../goes", "../../gone"));
+    printf("%s\n", strcmp(getcwd(text, sizeof text) + strlen(here), "/gone/with") ? text : "in gone/with");
+    DO(rename("../with", "../within"));
+    close(open("made", O_WRONLY | O_CREAT, 0644));
+    DO(access("../../gone/within/made", F_OK));
+    fflush(stdout);
+    pid_t shell = fork();
+    if (shell == 0) {
+        execl("/bin/sh", "sh", "-c", "ls ../within", (char *)NULL);
+        _exit(9);
+    }
+    wait_for(shell);
+    DO(chdir("../.."));
+    /* A rename is no failure for a path of an open file that gets too long by it. */
+    char far[PATH_MAX] = "gone";
+    while (strlen(far) < 3850) {
+        strcat(far, "/a-long-name-on-the-way-to-a-path-that-is-far-too-long-for-the-one-who-renames-what-it-is-in");
+        mkdir(far, 0755);
+    }
+    strcat(far, "/file");
+    fd = DO(open(far, O_RDWR | O_CREAT, 0644));
+    char longer[251] = {0};
+    memset(longer, 'x', 250);
+    DO(rename("gone/within", "gone/other"));
+    DO(rename("gone", longer));
+    DO(write(fd, "still", 5));
+    DO(rename(longer, "gone"));
+    close(fd);
     DO(rename("new", "d1"));
     DO(rename("d1", "new"));
     DO(rename("d1", "d1/d2/d5"));
