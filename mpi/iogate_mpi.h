@@ -25,7 +25,8 @@ int iogate_mpi_release(MPI_Comm comm, iogate_turn *turn);
 /* Probes the file system of `path`, as iogate_probe(). All ranks get the same result and errno. */
 int iogate_mpi_probe(MPI_Comm comm, const char *path);
 
-/* The three for MPI_COMM_WORLD and the first directory of IOGATE_PLACES, or else the working directory. */
+/* The three for MPI_COMM_WORLD and the first directory of IOGATE_PLACES, or else the working directory. Pairs may be nested: the outermost
+ * one takes the turn and ends it. */
 int iogate_mpi_acquire_world(void);
 int iogate_mpi_release_world(void);
 int iogate_mpi_probe_world(void);

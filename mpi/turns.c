@@ -165,6 +165,8 @@ int iogate_mpi_probe(MPI_Comm comm, const char *path)
 /* --- For the whole job. */
 
 static iogate_turn *world_turn;
+/* How often every rank has acquired it and not released it: within a turn a program, or a library of it, may ask for it again. */
+static int world_depth;
 
 /* The first directory of IOGATE_PLACES, DIR=NAME[:DIR=NAME...], or the working directory. With a slash: without one it would be a name. */
 static const char *world_path(char *memory, size_t size)
@@ -193,13 +195,26 @@ static int said(const char *what, int result)
 int iogate_mpi_acquire_world(void)
 {
     char path[PATH_MAX];
-    return said("no turn",
-                iogate_mpi_acquire(MPI_COMM_WORLD, world_path(path, sizeof path), NULL, &world_turn));
+    iogate_turn *turn = NULL;
+    int result = 0;
+    if (world_depth == 0)
+        result = said("no turn",
+                      iogate_mpi_acquire(MPI_COMM_WORLD, world_path(path, sizeof path), NULL, &turn));
+    if (result != 0)
+        return result;
+    if (world_depth++ == 0)
+        world_turn = turn;
+    return 0;
 }
 
 int iogate_mpi_release_world(void)
 {
     iogate_turn *turn = world_turn;
+    if (world_depth > 1) {
+        world_depth--;
+        return 0;
+    }
+    world_depth = 0;
     world_turn = NULL;
     return said("the turn did not last", iogate_mpi_release(MPI_COMM_WORLD, turn));
 }

@@ -121,9 +121,12 @@ static void write_posix(const char *kind, const char *name, int rows, const unsi
 {
     iogate_turn *turn = NULL;
     int fd;
-    if (strcmp(kind, "named") == 0)
+    if (strcmp(kind, "named") == 0) {
         acquire_lock();
-    else if (strcmp(kind, "probed") == 0)
+        /* As a library of the program's may do: it is in the turn, and leaves it to the program to end it. */
+        acquire_lock();
+        release_lock();
+    } else if (strcmp(kind, "probed") == 0)
         MPI_prober();
     else if (iogate_mpi_acquire(comm, name, NULL, &turn) != 0)
         give_up("iogate_mpi_acquire", strerror(errno));

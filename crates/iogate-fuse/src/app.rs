@@ -52,8 +52,24 @@ impl AppNames {
 pub(crate) struct Applications {
     known: Arc<RwLock<HashMap<u32, Known>>>,
     to_resolver: Sender<Question>,
+    looking: Arc<Looking>,
     names: Arc<AppNames>,
     told: Arc<DeclaredApps>,
+}
+
+/// Since when the resolver looks at a process.
+#[derive(Debug, Default)]
+struct Looking(Mutex<Option<Instant>>);
+
+impl Looking {
+    fn set(&self, since: Option<Instant>) {
+        *self.0.lock().expect("assigning does not panic") = since;
+    }
+
+    /// Whether nobody need ask now: the process that is looked at does not show itself.
+    fn is_stuck(&self) -> bool {
+        self.0.lock().expect("assigning does not panic").is_some_and(|since| since.elapsed() >= PATIENCE)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -88,12 +104,19 @@ impl Rights {
 
 impl Known {
     fn is_fresh(&self, told: &DeclaredApps) -> bool {
-        self.seen.elapsed() < TRUSTED && self.said == told.said(self.client.0)
+        self.seen.elapsed() < TRUSTED && self.is_as_said(told)
+    }
+
+    /// Whether the process has said nothing since.
+    fn is_as_said(&self, told: &DeclaredApps) -> bool {
+        self.said == told.said(self.client.0)
     }
 }
 
 struct Question {
     pid: u32,
+    /// Whoever asks waits from then on.
+    since: Instant,
     /// Whom it must have been when it was looked at, if that matters.
     user: Option<(u32, u32)>,
     answer: SyncSender<Known>,
@@ -106,10 +129,17 @@ impl Applications {
         let names = Arc::new(AppNames::default());
         let (to_resolver, questions) = mpsc::channel();
         let told = Arc::new(DeclaredApps::default());
-        let resolver = Resolver { known: known.clone(), names: names.clone(), told: told.clone(), programs };
+        let looking = Arc::new(Looking::default());
+        let resolver = Resolver {
+            known: known.clone(),
+            looking: looking.clone(),
+            names: names.clone(),
+            told: told.clone(),
+            programs,
+        };
         // Ends with the last sender.
         std::thread::Builder::new().name("iogate-apps".into()).spawn(move || resolver.run(&questions))?;
-        Ok(Applications { known, to_resolver, names, told })
+        Ok(Applications { known, to_resolver, looking, names, told })
     }
 
     pub(crate) fn names(&self) -> Arc<AppNames> {
@@ -130,7 +160,12 @@ impl Applications {
         let known = self.known.read().expect("no map operation panics").get(&pid).copied();
         let known = match known {
             Some(known) if known.is_fresh(&self.told) => Some(known),
-            _ => self.ask(pid, None),
+            // Better what it was a while ago than unknown, as long as another process holds the resolver up.
+            old => {
+                let old = old.filter(|old| old.is_as_said(&self.told));
+                let asked = if old.is_some() && self.looking.is_stuck() { None } else { self.ask(pid, None) };
+                asked.or(old)
+            }
         };
         let (job, account) = known.map_or((None, None), |known| (known.job, known.account));
         let app = match by {
@@ -162,13 +197,14 @@ impl Applications {
 
     fn ask(&self, pid: u32, user: Option<(u32, u32)>) -> Option<Known> {
         let (answer, answered) = mpsc::sync_channel(1);
-        self.to_resolver.send(Question { pid, user, answer }).ok()?;
+        self.to_resolver.send(Question { pid, since: Instant::now(), user, answer }).ok()?;
         answered.recv_timeout(PATIENCE).ok()
     }
 }
 
 struct Resolver {
     known: Arc<RwLock<HashMap<u32, Known>>>,
+    looking: Arc<Looking>,
     names: Arc<AppNames>,
     told: Arc<DeclaredApps>,
     programs: AppFile,
@@ -176,7 +212,11 @@ struct Resolver {
 
 impl Resolver {
     fn run(&self, questions: &Receiver<Question>) {
-        for Question { pid, user, answer } in questions {
+        for Question { pid, since, user, answer } in questions {
+            // Whoever asked has lost patience, and others wait.
+            if since.elapsed() >= PATIENCE {
+                continue;
+            }
             let before = self.known.read().expect("no map operation panics").get(&pid).copied();
             let known = match before {
                 // Another request of the same process has asked meanwhile.
@@ -185,9 +225,14 @@ impl Resolver {
                 {
                     known
                 }
-                before => self.look_at(pid, before),
+                before => {
+                    self.looking.set(Some(Instant::now()));
+                    let known = self.look_at(pid, before);
+                    self.looking.set(None);
+                    known
+                }
             };
-            // Whoever asked may have lost patience.
+            // As above, meanwhile.
             let _ = answer.try_send(known);
         }
     }
@@ -323,6 +368,58 @@ mod tests {
         let applications = Applications::new(AppFile::default()).expect("a thread can be started");
         assert_eq!(applications.groups(std::process::id(), 4_000_000, 4_000_000), Groups::UNKNOWN);
         assert_eq!(applications.groups(0, 1, 1), Groups::UNKNOWN);
+    }
+
+    #[test]
+    fn a_process_that_does_not_show_itself_makes_no_other_one_unknown() {
+        let (to_resolver, questions) = mpsc::channel();
+        let looking = Arc::new(Looking::default());
+        let applications = Applications {
+            known: Arc::default(),
+            to_resolver,
+            looking: Arc::clone(&looking),
+            names: Arc::default(),
+            told: Arc::default(),
+        };
+        let old = Known {
+            app: AppId(7),
+            job: None,
+            account: None,
+            client: ClientId(4_000_001),
+            started: 1,
+            seen: Instant::now().checked_sub(2 * TRUSTED).expect("the machine is up for longer"),
+            said: None,
+            rights: Rights { uid: 5, gid: 5, groups: Groups::of(Vec::new()) },
+        };
+        applications.known.write().expect("nothing panics").insert(4_000_001, old);
+        let app = |pid| applications.origin(ClassBy::App, pid, 0).0.app;
+        // Nobody answers.
+        assert_eq!((app(4_000_001), app(4_000_002)), (AppId(7), AppId(0)));
+        assert_eq!(
+            applications.groups(4_000_001, 5, 5),
+            Groups::UNKNOWN,
+            "permissions are not to be old ones"
+        );
+        assert_eq!(questions.try_iter().count(), 3);
+        // And that is known: who can do without does not ask.
+        looking.set(old.seen.into());
+        assert_eq!(app(4_000_001), AppId(7));
+        assert_eq!(questions.try_iter().count(), 0);
+        // Who has waited for long enough does not want to know any more.
+        let resolver = Resolver {
+            known: Arc::default(),
+            looking,
+            names: Arc::default(),
+            told: Arc::default(),
+            programs: AppFile::default(),
+        };
+        let (answer, answered) = mpsc::sync_channel(1);
+        let question = Question { pid: std::process::id(), since: old.seen, user: None, answer };
+        applications.to_resolver.send(question).expect("it is received below");
+        drop(applications);
+        resolver.run(&questions);
+        assert!(answered.recv().is_err());
+        assert!(resolver.known.read().expect("nothing panics").is_empty());
     }
 
     #[test]

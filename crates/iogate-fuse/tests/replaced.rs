@@ -4,6 +4,7 @@ mod common;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -93,4 +94,15 @@ fn what_another_mount_removes_or_replaces_is_read_and_written_on() {
     writer.read_exact_at(&mut found, 0).unwrap();
     assert!(found == pattern(3));
     assert!(fs::metadata(other.join("log")).is_err());
+
+    // Cut by whoever has it open, and meanwhile of another name.
+    fs::write(one.join("mine"), pattern(4)).unwrap();
+    fs::write(other.join("theirs"), pattern(5)).unwrap();
+    let mine = OpenOptions::new().read(true).write(true).open(one.join("mine")).unwrap();
+    fs::rename(other.join("mine"), other.join("kept")).unwrap();
+    fs::rename(other.join("theirs"), other.join("mine")).unwrap();
+    let itself = format!("/proc/self/fd/{}", mine.as_raw_fd());
+    drop(OpenOptions::new().write(true).truncate(true).open(itself).unwrap());
+    assert_eq!(mine.metadata().unwrap().len(), 0);
+    assert!(fs::read(other.join("mine")).unwrap() == pattern(5), "another one's file is as it was");
 }

@@ -192,7 +192,8 @@ int iogate_engine_new(const iogate_engine_config *config, iogate_engine **engine
 
 /* Takes no more, waits until all that was submitted is over and all callbacks have returned, ends the threads and frees.
  * iogate_engine_complete() may be underway, and must still come for what has been started. Inside a callback this returns at once, and the rest happens behind it: then, too, nothing but
- * iogate_engine_complete() may come. Null is no error. In a child after fork nothing is freed, and the result is ECHILD. */
+ * iogate_engine_complete() may come. Null is no error. In a child after fork nothing is freed, and the result is ECHILD. EAGAIN: inside a
+ * callback, no thread can be started that does the rest; the engine is as it was, and the caller's. */
 int iogate_engine_free(iogate_engine *engine);
 
 /* Submits a request (after those of which the call has returned), and writes its handle to `id` (which may be null) before it can be over. Waits while queue_max requests are in

@@ -197,8 +197,13 @@ pub unsafe extern "C" fn iogate_engine_free(engine: *mut CEngine) -> c_int {
             return Ok(());
         }
         // What this thread is in must return before all is over.
+        let given = Arc::clone(&engine);
         let thread = std::thread::Builder::new().name("iogate-free".into());
-        thread.spawn(move || engine.shutdown())?;
+        if let Err(error) = thread.spawn(move || given.shutdown()) {
+            // It is the caller's as before.
+            std::mem::forget(engine);
+            return Err(error.into());
+        }
         Ok(())
     })
 }

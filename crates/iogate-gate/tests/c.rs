@@ -75,6 +75,11 @@ fn an_engine() {
 }
 
 #[test]
+fn an_engine_stays_where_no_thread_can_free_it() {
+    run("engine", "no-thread", Under::Nothing);
+}
+
+#[test]
 fn an_engine_under_valgrind() {
     ENGINE.into_iter().for_each(|mode| run("engine", mode, Under::Valgrind));
 }

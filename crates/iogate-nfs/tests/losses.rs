@@ -110,3 +110,30 @@ fn a_write_whose_loss_somebody_else_was_told_of_is_not_durable() {
     assert_eq!(result, Err(Status::Io));
     assert!(one.write(file, 0, b"x", Stable::FileSync).is_ok());
 }
+
+#[test]
+fn what_could_not_be_removed_is_synced_when_it_is_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let syncs = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&syncs);
+    let server = start(
+        folder.path(),
+        Arc::new(move || {
+            count.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        }),
+    );
+    let mut client = Client::connect(&server);
+    let file = client.create(client.root, b"file", 0o644).unwrap();
+    let dir = client.mkdir(client.root, b"dir").unwrap();
+    verifier(&mut client, file);
+    // Neither is what it is to be removed or replaced as.
+    let place = Place { dir: client.root, name: b"file" };
+    let Reply::Removed(status, _) = client.call(&Request::RmDir(place)) else { panic!() };
+    assert_eq!(status, Status::NotDir);
+    assert_eq!(client.rename((client.root, b"dir"), (client.root, b"file")), Status::NotDir);
+    assert_ne!(client.attr(dir), Err(Status::Stale));
+    let before = syncs.load(Ordering::SeqCst);
+    drop((client, server));
+    assert_eq!(syncs.load(Ordering::SeqCst), before + 1);
+}

@@ -1,8 +1,9 @@
 //! A working directory under the prefix.
 //!
 //! The kernel cannot have one there. It is kept here, and for programs started by `exec` in a descriptor that cannot be closed: a
-//! placeholder like that of an open file, which says where we are. The kernel's own working directory is meanwhile one that has been
-//! removed, so that what does not know better fails with `ENOENT` instead of working in the wrong place.
+//! placeholder like that of an open file, which says where we are, and follows renames by the processes that share it. The kernel's own
+//! working directory is meanwhile one that has been removed, so that what does not know better fails with `ENOENT` instead of working in
+//! the wrong place.
 
 use std::ffi::{c_char, c_int};
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -23,15 +24,15 @@ use crate::table;
 const FLAGS: c_int = c_int::MIN;
 
 static IS_OURS: AtomicBool = AtomicBool::new(false);
-/// Whoever holds it takes no other lock, and so closes no descriptor: who forks holds the table, too.
-static PATH: RwLock<Option<(Vec<u8>, OwnedFd)>> = RwLock::new(None);
+/// Whoever holds it takes no other lock but its page's, and so closes no descriptor: who forks holds the table, too.
+static PLACE: RwLock<Option<(Page, OwnedFd)>> = RwLock::new(None);
 
 /// The working directory, held.
-pub(crate) type Held = RwLockWriteGuard<'static, Option<(Vec<u8>, OwnedFd)>>;
+pub(crate) type Held = RwLockWriteGuard<'static, Option<(Page, OwnedFd)>>;
 
 /// Holds the working directory, as a fork must find its lock free.
 pub(crate) fn hold() -> Held {
-    PATH.write().unwrap_or_else(PoisonError::into_inner)
+    PLACE.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The working directory's path in the tree, if it is there.
@@ -39,24 +40,31 @@ pub(crate) fn get() -> Option<Vec<u8>> {
     if !IS_OURS.load(Ordering::Acquire) {
         return None;
     }
-    PATH.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(|(path, _)| path.clone())
+    PLACE.read().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(|(page, _)| page.path().ok())
 }
 
-/// Takes over what the process was started with.
-pub(crate) fn adopt(fd: c_int, page: &Page) -> bool {
+/// Something has been renamed: if the directory was that, or below it, it has another path now.
+pub(crate) fn follow(renamed: impl FnOnce(&Page)) {
+    if let Some((page, _)) = &*PLACE.read().unwrap_or_else(PoisonError::into_inner) {
+        renamed(page);
+    }
+}
+
+/// Takes over what the process was started with; gives back a page that is an open file's.
+pub(crate) fn adopt(fd: c_int, page: Page) -> Option<Page> {
     if page.flags() != FLAGS {
-        return false;
+        return Some(page);
     }
     // SAFETY: a placeholder of a working directory belongs to this module.
     let found = unsafe { OwnedFd::from_raw_fd(fd) };
-    if let (Ok(path), Ok(kept)) = (page.path(), keep_inheritable(&found)) {
-        remember(path, kept);
+    if let Ok(kept) = keep_inheritable(&found) {
+        remember(page, kept);
     }
-    true
+    None
 }
 
-fn remember(path: Vec<u8>, kept: OwnedFd) {
-    let before = hold().replace((path, kept));
+fn remember(page: Page, kept: OwnedFd) {
+    let before = hold().replace((page, kept));
     drop(before);
     IS_OURS.store(true, Ordering::Release);
 }
@@ -80,13 +88,13 @@ fn enter(path: &TreePath) -> Result<c_int> {
     }
     crate::stat::check_access(&attr, libc::X_OK, true)?;
     let found = paths::without_links(&found)?;
-    let (low, _page) = Page::create(FLAGS, true, Identity::default(), found.bytes())?;
+    let (low, page) = Page::create(FLAGS, true, Identity::default(), found.bytes())?;
     let kept = keep_inheritable(&low)?;
     if !IS_OURS.load(Ordering::Acquire) {
         leave_kernel_directory()?;
     }
     leave();
-    remember(found.bytes().to_vec(), kept);
+    remember(page, kept);
     Ok(0)
 }
 

@@ -36,14 +36,21 @@ pub(crate) struct Handle {
 }
 
 impl Description {
+    /// Just opened.
     pub(crate) fn new(page: Page, handle: Option<Handle>) -> Description {
         Description { page, handle: Mutex::new(handle), locks: Locks::default() }
+    }
+
+    /// What the process was started with.
+    pub(crate) fn adopt(page: Page) -> Description {
+        Description { locks: Locks::adopt(&page), page, handle: Mutex::default() }
     }
 
     /// The same for a child of `fork`. The original must not be dropped.
     pub(crate) fn for_child(&self) -> Description {
         // SAFETY: the promise above.
-        Description::new(unsafe { self.page.alias() }, None)
+        let page = unsafe { self.page.alias() };
+        Description { page, handle: Mutex::default(), locks: self.locks.for_child() }
     }
 
     /// Flags of `open(2)`.
@@ -51,14 +58,14 @@ impl Description {
         self.page.flags() & flags == flags
     }
 
-    /// The file at the server. Fails with `EBADF` for one opened with `O_PATH`, and with `ESTALE` if another process opened it
-    /// and it has lost its name since.
     /// Fails with `EIO`, once, if writes to the file are known to be lost.
     pub(crate) fn tell_losses(&self) -> std::result::Result<(), Errno> {
         let handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
         handle.as_ref().map_or(Ok(()), |handle| handle.file.tell_losses().map_err(|_| Errno::IO))
     }
 
+    /// The file at the server. Fails with `EBADF` for one opened with `O_PATH`, and with `ESTALE` if another process opened it
+    /// and it has lost its name since.
     pub(crate) fn handle(&self) -> Result<Handle> {
         let mut handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(handle) = &*handle {

@@ -277,16 +277,15 @@ pub(crate) fn inherited() -> Vec<c_int> {
 /// Takes over those that are placeholders.
 pub(crate) fn adopt_inherited() {
     let mut known: Vec<Arc<Description>> = Vec::new();
-    for fd in inherited() {
+    let inherited = inherited();
+    for fd in inherited.iter().copied() {
         let Some(page) = borrow(fd).ok().and_then(crate::page::Page::adopt) else { continue };
-        if crate::cwd::adopt(fd, &page) {
-            continue;
-        }
+        let Some(page) = crate::cwd::adopt(fd, page) else { continue };
         // Descriptors of one open file share its page: they are one here as well.
         let file = match known.iter().find(|file| file.page.is_same(&page)) {
             Some(file) => Arc::clone(file),
             None => {
-                let file = Arc::new(Description::new(page, None));
+                let file = Arc::new(Description::adopt(page));
                 known.push(Arc::clone(&file));
                 file
             }
@@ -294,6 +293,11 @@ pub(crate) fn adopt_inherited() {
         if table::put(fd.as_raw_fd(), file).is_ok() {
             stdio::now_ours(fd);
         }
+    }
+    for fd in inherited.into_iter().filter(|fd| *fd > 2 && !table::is_kept(*fd) && locks::is_of_lock(*fd)) {
+        // The open file itself was to end with the program before.
+        // SAFETY: the library's own, which nobody here knows.
+        unsafe { rustix::io::close(fd) };
     }
     if !known.is_empty() {
         connect::has_been_there();

@@ -2,10 +2,13 @@
 //! users where root has made a folder for that.
 //!
 //! POSIX locks and `flock` do not know of each other, so each has its own file.
+//!
+//! A lock of `flock` is an open file's, whoever has that: so children and programs that are started must have the descriptor with the
+//! lock, which is open before they are there. The page says its number. Who has the open file without it gets no lock.
 
 use std::ffi::c_int;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use libc::off_t;
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags, Stat};
@@ -14,23 +17,103 @@ use rustix::io::Errno;
 use crate::abi::Out;
 use crate::description::Description;
 use crate::failed::{Failed, Result, answer, guarded};
-use crate::own_descriptors::keep;
+use crate::own_descriptors::{keep, keep_inheritable};
+use crate::page::{Page, borrow, link_of};
 use crate::table;
 
 /// Where the files of all users are, if root has made it. Their names say which file they stand for.
 const SHARED: &str = "/dev/shm/iogate-locks";
+/// Ends the names of those for `flock`.
+const WHOLE: &str = "f";
 
-/// The files that stand for one of ours; opened when it is first locked.
+/// Most locks that are made at once because others might want them.
+const SHARED_MAX: usize = 64;
+
+/// The files that stand for one of ours; opened when it is first locked, or shared.
 #[derive(Default)]
 pub(crate) struct Locks {
     posix: Mutex<Option<OwnedFd>>,
-    whole: Mutex<Option<OwnedFd>>,
+    whole: Mutex<Whole>,
+}
+
+/// The lock of `flock`.
+#[derive(Default)]
+enum Whole {
+    /// Nobody else has the open file.
+    #[default]
+    Unmade,
+    Made(OwnedFd),
+    /// Others have the open file, and perhaps its lock.
+    Missing,
+}
+
+impl Locks {
+    /// Of an open file that the process was started with.
+    pub(crate) fn adopt(page: &Page) -> Locks {
+        let whole = match page.lock() {
+            Some((fd, file))
+                if !table::is_kept(fd)
+                    && table::file_behind(fd) == Ok(file)
+                    && table::protect(fd, true).is_ok() =>
+            {
+                // SAFETY: made by `make_whole`, handed on, and nobody else's here.
+                Whole::Made(unsafe { OwnedFd::from_raw_fd(fd) })
+            }
+            _ => Whole::Missing,
+        };
+        Locks { whole: Mutex::new(whole), ..Locks::default() }
+    }
+
+    /// The same for a child of `fork`. The original must not be dropped.
+    pub(crate) fn for_child(&self) -> Locks {
+        let whole = match self.whole.try_lock().as_deref() {
+            // SAFETY: the promise above.
+            Ok(Whole::Made(fd)) => Whole::Made(unsafe { OwnedFd::from_raw_fd(fd.as_raw_fd()) }),
+            _ => Whole::Missing,
+        };
+        Locks { whole: Mutex::new(whole), ..Locks::default() }
+    }
+
+    fn whole(&self) -> MutexGuard<'_, Whole> {
+        self.whole.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 fn open(file: &Description, kind: &str) -> Result<OwnedFd> {
-    let identity = file.handle()?.file.identity();
+    if file.has(libc::O_PATH) {
+        return Err(Errno::BADF.into());
+    }
+    let identity = file.page.identity();
     let name = format!("{:x}-{:x}.{kind}", identity.inode, identity.generation);
-    Ok(keep(open_file(SHARED, &name)?)?)
+    Ok(open_file(SHARED, &name)?)
+}
+
+fn make_whole(file: &Description) -> Result<OwnedFd> {
+    let kept = keep_inheritable(&open(file, WHOLE)?)?;
+    file.page.set_lock(kept.as_raw_fd(), table::file_behind(kept.as_raw_fd())?);
+    Ok(kept)
+}
+
+/// Others are about to have these open files: whoever locks one of them later, it is locked for all who have it. Where there are very
+/// many, some get no lock.
+pub(crate) fn share(files: &[Arc<Description>]) {
+    let mut made = 0;
+    for file in files {
+        let mut whole = file.locks.whole();
+        if let Whole::Unmade = *whole {
+            let lock = if made < SHARED_MAX { make_whole(file).ok() } else { None };
+            made += 1;
+            *whole = lock.map_or(Whole::Missing, Whole::Made);
+        }
+    }
+}
+
+/// Whether a descriptor that the process was started with is of a lock of `flock`, and perhaps of an open file that it was not given.
+pub(crate) fn is_of_lock(fd: c_int) -> bool {
+    rustix::fs::readlinkat(rustix::fs::CWD, link_of(fd), Vec::with_capacity(64)).is_ok_and(|link| {
+        let link = link.to_bytes();
+        link.starts_with(SHARED.as_bytes()) && link.ends_with(b".f")
+    })
 }
 
 /// A lock file: of all users in the folder `shared` if root has made that, else of the calling one's in a folder beside it. `ENOLCK` if
@@ -83,20 +166,12 @@ fn open_folder(path: &str) -> rustix::io::Result<(OwnedFd, Stat)> {
     Ok((folder, stat))
 }
 
-fn with<R>(
-    file: &Description,
-    slot: &Mutex<Option<OwnedFd>>,
-    kind: &str,
-    operation: impl FnOnce(c_int) -> Result<R>,
-) -> Result<R> {
-    let fd = {
-        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
-        if slot.is_none() {
-            *slot = Some(open(file, kind)?);
-        }
-        slot.as_ref().map_or(-1, |kept| kept.as_fd().as_raw_fd())
-    };
-    operation(fd)
+fn posix_lock(file: &Description) -> Result<c_int> {
+    let mut posix = file.locks.posix.lock().unwrap_or_else(PoisonError::into_inner);
+    if posix.is_none() {
+        *posix = Some(keep(open(file, "p")?)?);
+    }
+    Ok(posix.as_ref().map_or(-1, |kept| kept.as_fd().as_raw_fd()))
 }
 
 /// `fcntl` with `F_GETLK`, `F_SETLK` or `F_SETLKW`.
@@ -121,17 +196,16 @@ pub(crate) fn control(file: &Description, command: c_int, argument: usize) -> Re
     lock.l_start =
         off_t::try_from(base).ok().and_then(|base| base.checked_add(lock.l_start)).ok_or(Errno::OVERFLOW)?;
     lock.l_whence = libc::SEEK_SET as i16;
-    with(file, &file.locks.posix, "p", |fd| {
-        // SAFETY: our descriptor, and a lock of our own. By the system call, as `fcntl` is stood in for.
-        let result = unsafe { libc::syscall(libc::SYS_fcntl, fd, command, &raw mut lock) };
-        if result < 0 {
-            return Err(std::io::Error::last_os_error().into());
-        }
-        if command == libc::F_GETLK {
-            out.put(lock)?;
-        }
-        Ok(0)
-    })
+    let fd = posix_lock(file)?;
+    // SAFETY: our descriptor, and a lock of our own. By the system call, as `fcntl` is stood in for.
+    let result = unsafe { libc::syscall(libc::SYS_fcntl, fd, command, &raw mut lock) };
+    if result < 0 {
+        return Err(std::io::Error::last_os_error().into());
+    }
+    if command == libc::F_GETLK {
+        out.put(lock)?;
+    }
+    Ok(0)
 }
 
 /// A descriptor of the file is being closed: its POSIX locks end, as those of any file do.
@@ -143,6 +217,9 @@ pub(crate) fn closed(file: &Description) {
 }
 
 fn lock_whole(file: &Description, operation: c_int) -> Result<c_int> {
+    if file.has(libc::O_PATH) {
+        return Err(Errno::BADF.into());
+    }
     let blocks = operation & libc::LOCK_NB == 0;
     let operation = match (operation & !libc::LOCK_NB, blocks) {
         (libc::LOCK_SH, true) => FlockOperation::LockShared,
@@ -152,9 +229,17 @@ fn lock_whole(file: &Description, operation: c_int) -> Result<c_int> {
         (libc::LOCK_UN, _) => FlockOperation::Unlock,
         _ => return Err(Errno::INVAL.into()),
     };
-    with(file, &file.locks.whole, "f", |fd| {
-        Ok(rustix::fs::flock(crate::page::borrow(fd)?, operation).map(|()| 0)?)
-    })
+    let fd = {
+        let mut whole = file.locks.whole();
+        if let Whole::Unmade = *whole {
+            *whole = Whole::Made(make_whole(file)?);
+        }
+        match &*whole {
+            Whole::Made(fd) => fd.as_raw_fd(),
+            _ => return Err(Errno::NOLCK.into()),
+        }
+    };
+    Ok(rustix::fs::flock(borrow(fd)?, operation).map(|()| 0)?)
 }
 
 /// As `lockf`: a lock from the position on.

@@ -1,6 +1,7 @@
 //! Names: making, removing, renaming and resolving them.
 
 use std::ffi::{c_char, c_int, c_uint};
+use std::os::unix::ffi::OsStrExt;
 
 use libc::{dev_t, mode_t, size_t, ssize_t};
 use rustix::io::Errno;
@@ -9,6 +10,7 @@ use crate::abi::{In, Memory, Text};
 use crate::cwd;
 use crate::failed::{Failed, Result, answer, errno_of, fail_as, guarded};
 use crate::opening::masked;
+use crate::page::Page;
 use crate::paths::{self, Place, TreePath};
 use crate::table;
 
@@ -77,20 +79,26 @@ fn rename_to(from: &TreePath, to: &TreePath, flags: c_uint) -> Result<c_int> {
     on_both(from, to, |from, to| {
         Ok(link.tree.rename(crate::connect::caller(), &from.path, &to.path, flags)?)
     })?;
+    let exchanged = flags & libc::RENAME_EXCHANGE != 0;
     for file in table::all() {
-        let path = file.page.path()?;
-        let old = TreePath::new(&path).path;
-        let renamed = |from: &TreePath, to: &TreePath| {
-            let rest = old.strip_prefix(&from.path).ok()?;
-            Some(if rest.as_os_str().is_empty() { to.path.clone() } else { to.path.join(rest) })
-        };
-        let exchanged = flags & libc::RENAME_EXCHANGE != 0;
-        let new = renamed(from, to).or_else(|| if exchanged { renamed(to, from) } else { None });
-        if let Some(path) = new {
-            file.page.set_path(TreePath { path, directory: false }.bytes())?;
-        }
+        follow_rename(&file.page, from, to, exchanged);
     }
+    cwd::follow(|page| follow_rename(page, from, to, exchanged));
     Ok(0)
+}
+
+/// What was renamed, or is below that, has another path now. The rename is done: a path that there is no room for stays as it was.
+fn follow_rename(page: &Page, from: &TreePath, to: &TreePath, exchanged: bool) {
+    let Ok(path) = page.path() else { return };
+    let old = TreePath::new(&path).path;
+    let renamed = |from: &TreePath, to: &TreePath| {
+        let rest = old.strip_prefix(&from.path).ok()?;
+        Some(if rest.as_os_str().is_empty() { to.path.clone() } else { to.path.join(rest) })
+    };
+    let new = renamed(from, to).or_else(|| if exchanged { renamed(to, from) } else { None });
+    if let Some(path) = new {
+        let _ = page.set_path(path.as_os_str().as_bytes());
+    }
 }
 
 fn link_to(from: &TreePath, to: &TreePath, follow: bool) -> Result<c_int> {

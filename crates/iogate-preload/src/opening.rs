@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use iogate_core::wire::{Identity, open};
 use iogate_vfs::OpenHow;
 use libc::mode_t;
-use rustix::io::Errno;
+use rustix::io::{Errno, FdFlags};
 
 use crate::abi::Text;
 use crate::connect;
@@ -42,14 +42,20 @@ pub(crate) fn masked(mode: mode_t) -> u32 {
 
 /// Opens a file of the tree under the lowest free descriptor.
 pub(crate) fn open_file(path: &TreePath, flags: c_int, mode: mode_t) -> Result<c_int> {
-    let (path, identity, handle) = if flags & libc::O_PATH != 0 {
-        (find(path, flags)?, Identity::default(), None)
+    // The descriptor first: without one, nothing may have been made or cut at the server. Programs started meanwhile have no use for it.
+    let (fd, page) = Page::create(flags & !ONCE, true, Identity::default(), path.bytes())?;
+    table::check_number(fd.as_raw_fd())?;
+    let (path, handle) = if flags & libc::O_PATH != 0 {
+        (find(path, flags)?, None)
     } else {
         let (path, handle) = open_at_server(path, flags, mode)?;
-        (path, handle.file.identity(), Some(handle))
+        page.set_identity(handle.file.identity());
+        (path, Some(handle))
     };
-    let close_on_exec = flags & libc::O_CLOEXEC != 0;
-    let (fd, page) = Page::create(flags & !ONCE, close_on_exec, identity, path.bytes())?;
+    page.set_path(path.bytes())?;
+    if flags & libc::O_CLOEXEC == 0 {
+        rustix::io::fcntl_setfd(&fd, FdFlags::empty())?;
+    }
     table::put(fd.as_raw_fd(), Arc::new(Description::new(page, handle)))?;
     let fd = fd.into_raw_fd();
     stdio::now_ours(fd);
@@ -101,6 +107,8 @@ fn open_at_server(path: &TreePath, flags: c_int, mode: mode_t) -> Result<(TreePa
     if path.directory {
         ours |= open::DIRECTORY;
     }
+    // A link at the end is never followed: the server says so of its own ones, and it is for us to say of those that lead out.
+    let exclusive = creates && flags & libc::O_EXCL != 0;
     let how =
         OpenHow { flags: ours, mode: masked(mode), identity: Identity::default(), ..OpenHow::default() };
     let link = connect::link()?;
@@ -111,8 +119,8 @@ fn open_at_server(path: &TreePath, flags: c_int, mode: mode_t) -> Result<(TreePa
     match opened(path) {
         Err(Failed::With(errno)) if paths::may_be_a_link_out(errno) => {
             let found = paths::without_links(path)?;
-            let found =
-                if flags & libc::O_NOFOLLOW != 0 { found } else { follow_or_create(&found, creates)? };
+            let stays = exclusive || flags & libc::O_NOFOLLOW != 0;
+            let found = if stays { found } else { follow_or_create(&found, creates)? };
             if found == *path {
                 return Err(errno.into());
             }

@@ -36,6 +36,11 @@ struct Shared {
     name: UnsafeCell<libc::pthread_mutex_t>,
     path_bytes: AtomicU32,
     path: UnsafeCell<[u8; PATH_BYTES_MAX]>,
+    /// The number that the descriptor with the lock of `flock` has in each process that shares the open file and has it; 0: there is none.
+    lock: AtomicU32,
+    /// What that leads to.
+    lock_device: AtomicU64,
+    lock_number: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Shared>() <= BYTES);
@@ -72,8 +77,7 @@ impl Page {
             init_mutex(mutex)?;
         }
         shared.flags.store(flags as u32, Ordering::Relaxed);
-        shared.inode.store(identity.inode, Ordering::Relaxed);
-        shared.generation.store(identity.generation, Ordering::Relaxed);
+        page.set_identity(identity);
         page.set_path(path)?;
         shared.magic.store(MAGIC, Ordering::Release);
         let placeholder =
@@ -156,6 +160,29 @@ impl Page {
             inode: shared.inode.load(Ordering::Relaxed),
             generation: shared.generation.load(Ordering::Relaxed),
         }
+    }
+
+    /// Before others have the descriptor.
+    pub(crate) fn set_identity(&self, identity: Identity) {
+        self.shared().inode.store(identity.inode, Ordering::Relaxed);
+        self.shared().generation.store(identity.generation, Ordering::Relaxed);
+    }
+
+    /// The descriptor with the lock of `flock`, and what it leads to: device and inode. Another process may have made it, and this one not
+    /// have it.
+    pub(crate) fn lock(&self) -> Option<(c_int, (u64, u64))> {
+        let shared = self.shared();
+        let fd = shared.lock.load(Ordering::Acquire);
+        let file = (shared.lock_device.load(Ordering::Relaxed), shared.lock_number.load(Ordering::Relaxed));
+        (fd != 0).then_some((fd as c_int, file))
+    }
+
+    /// Before others have the open file.
+    pub(crate) fn set_lock(&self, fd: c_int, file: (u64, u64)) {
+        let shared = self.shared();
+        shared.lock_device.store(file.0, Ordering::Relaxed);
+        shared.lock_number.store(file.1, Ordering::Relaxed);
+        shared.lock.store(fd as u32, Ordering::Release);
     }
 
     /// The file's path in the tree.

@@ -16,6 +16,7 @@ use crate::abi::Text;
 use crate::description::Description;
 use crate::descriptors;
 use crate::failed::{self, Failed, Result, answer};
+use crate::locks;
 use crate::log;
 use crate::opening;
 use crate::paths::{self, TreePath};
@@ -139,6 +140,7 @@ fn execute(path: &TreePath, name: &CStr, arguments: List, environment: List) -> 
 
 fn execute_open(name: &CStr, fd: c_int, arguments: List, environment: List) -> Result<c_int> {
     let file = table::find(fd).ok_or(Errno::BADF)?;
+    locks::share(&table::handed_on());
     let mut line = vec![0; FIRST_LINE_BYTES];
     let bytes = read_at(&file, 0, &mut line)?;
     line.truncate(bytes);
@@ -216,8 +218,34 @@ fn read_at(file: &Description, offset: i64, memory: &mut [u8]) -> Result<usize> 
 fn leave_for(path: Text) {
     let Some(path) = path.get() else { return };
     if can_start(path, INTERPRETERS_MAX) {
-        leave();
+        hand_on();
     }
+}
+
+/// As [`leave_for`], of a program that the C library looks for. Turns end even if it finds none that can be started.
+fn leave_for_name(name: Text) {
+    turns::end_all();
+    let Some(name) = name.get() else { return };
+    // SAFETY: a variable that the program does not change while it starts another.
+    let path = unsafe { libc::getenv(c"PATH".as_ptr()) };
+    // SAFETY: as above.
+    let path = if path.is_null() { c"/bin:/usr/bin" } else { unsafe { CStr::from_ptr(path) } };
+    let is_there = |dir: &[u8]| {
+        let place = [if dir.is_empty() { b"." } else { dir }, name.to_bytes()].join(&b'/');
+        CString::new(place).is_ok_and(|place| can_start(&place, INTERPRETERS_MAX))
+    };
+    if path.to_bytes().split(|byte| *byte == b':').any(is_there) {
+        hand_on();
+    }
+}
+
+/// Leaves what is open to the program that comes next, and ends the rest.
+fn hand_on() {
+    let _ = failed::guarded(|| {
+        locks::share(&table::handed_on());
+        Ok(())
+    });
+    leave();
 }
 
 /// Whether the kernel will start a file, as far as that can be known before: it may be executed, and begins as a program, or as a
@@ -287,7 +315,7 @@ interpose! {
     fn execvp[real](path: Text, arguments: List) -> c_int {
         let name = path;
         if !has_slash(path) {
-            turns::end_all();
+            leave_for_name(path);
             return real(path, arguments);
         }
         let pass_on = |path: Text| {
@@ -302,7 +330,7 @@ interpose! {
     fn execvpe[real](path: Text, arguments: List, environment: List) -> c_int {
         let name = path;
         if !has_slash(path) {
-            turns::end_all();
+            leave_for_name(path);
             return real(path, arguments, environment);
         }
         let pass_on = |path: Text| {

@@ -7,12 +7,14 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, Once, PoisonError, RwLock, RwLockWriteGuard};
 
-use rustix::io::Errno;
+use rustix::io::{Errno, FdFlags};
 
 use crate::connect::Connection;
 use crate::cwd;
 use crate::description::Description;
 use crate::descriptors;
+use crate::failed::guarded;
+use crate::locks;
 use crate::page::borrow;
 use crate::stdio;
 
@@ -77,14 +79,14 @@ fn look_up(fd: c_int) -> Option<Arc<Description>> {
         clear(fd as usize);
         let stale = std::mem::take(&mut table[fd as usize]);
         drop(table);
-        descriptors::give_back(Some(known));
         drop(stale);
+        descriptors::give_back(Some(known));
     }
     None
 }
 
 /// What a descriptor leads to: device and inode.
-fn file_behind(fd: c_int) -> Result<(u64, u64), Errno> {
+pub(crate) fn file_behind(fd: c_int) -> Result<(u64, u64), Errno> {
     let stat = rustix::fs::fstat(borrow(fd)?)?;
     Ok((stat.st_dev, stat.st_ino))
 }
@@ -133,8 +135,13 @@ fn set(fd: c_int, slot: Slot) -> Result<(), Errno> {
     replace(fd, slot).map(drop)
 }
 
+/// Whether a descriptor has a number that the table has room for. Fails with `EMFILE` if not.
+pub(crate) fn check_number(fd: c_int) -> Result<usize, Errno> {
+    usize::try_from(fd).ok().filter(|index| *index < FDS).ok_or(Errno::MFILE)
+}
+
 fn replace(fd: c_int, slot: Slot) -> Result<Slot, Errno> {
-    let index = usize::try_from(fd).ok().filter(|index| *index < FDS).ok_or(Errno::MFILE)?;
+    let index = check_number(fd)?;
     let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
     if table.len() <= index {
         table.resize(index + 1, Slot::Theirs);
@@ -172,6 +179,24 @@ pub(crate) fn all() -> Vec<Arc<Description>> {
         .iter()
         .filter_map(|slot| match slot {
             Slot::Open(description) => Some(Arc::clone(description)),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The open files that a program has which is started by `exec`; but for the standard streams, which each command of a shell has, and which
+/// hardly anybody locks.
+pub(crate) fn handed_on() -> Vec<Arc<Description>> {
+    let stays = |fd| {
+        let flags = borrow(fd).and_then(rustix::io::fcntl_getfd);
+        flags.is_ok_and(|flags| !flags.contains(FdFlags::CLOEXEC))
+    };
+    let table = TABLE.read().unwrap_or_else(PoisonError::into_inner);
+    (0..)
+        .zip(table.iter())
+        .skip(3)
+        .filter_map(|(fd, slot)| match slot {
+            Slot::Open(description) if stays(fd) => Some(Arc::clone(description)),
             _ => None,
         })
         .collect()
@@ -227,6 +252,10 @@ pub(crate) fn watch_forks() {
 }
 
 extern "C" fn before_fork() {
+    let _ = guarded(|| {
+        locks::share(&all());
+        Ok(())
+    });
     let table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
     let guards = (table, stdio::streams(), cwd::hold());
     FORKING.with_borrow_mut(|held| *held = Some(guards));

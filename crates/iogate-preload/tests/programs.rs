@@ -247,7 +247,8 @@ fn what_the_library_cannot_do_fails_aloud() {
     let output = run(setup.with_library(&mut Command::new(program)).arg(PREFIX));
     assert_eq!(
         String::from_utf8_lossy(&output.stdout),
-        "shared ENODEV\nsystem call EBADF\nwatch EPERM\nOFD lock EINVAL\n"
+        "shared ENODEV\nsystem call EBADF\nwatch EPERM\nOFD lock EINVAL\n\
+         lock ENOLCK\nlock held\nlock held\n"
     );
 }
 

@@ -21,7 +21,7 @@ typedef struct iogate_wish {
     const uint32_t *targets; /* Targets of the file system, ascending; null: all. */
     size_t target_count;
     uint64_t bytes;          /* Bytes that will be written; 0: unknown. */
-    uint32_t weight;         /* Share among jobs, where the coordinator goes by weights; 0 is 1. */
+    uint32_t weight;         /* Share among jobs, where the coordinator goes by weights; 0: IOGATE_WEIGHT, or else 1. */
     uint64_t timeout_ns;     /* How long to wait for the turn at most; 0: as long as it takes. */
 } iogate_wish;
 

@@ -98,7 +98,16 @@ fn access_of(flags: u32) -> u32 {
         libc::O_WRONLY => open::WRITE,
         _ => open::READ | open::WRITE,
     };
-    access | if flags as i32 & libc::O_TRUNC != 0 { open::TRUNCATE } else { 0 }
+    // To cut a file is to write to it, whatever else is done.
+    access | if flags as i32 & libc::O_TRUNC != 0 { open::TRUNCATE | open::WRITE } else { 0 }
+}
+
+/// What `O_TRUNC` does to a file, once it is known to be the right one.
+fn cut(file: &dyn TreeFile, caller: Caller, flags: u32) -> io::Result<()> {
+    if flags & open::TRUNCATE != 0 {
+        file.set_attr(caller, &Change { which: set::SIZE, ..Change::default() })?;
+    }
+    Ok(())
 }
 
 impl FileSystem {
@@ -118,10 +127,7 @@ impl FileSystem {
     /// A file that is open already, for what `flags` say.
     fn opened_before(&self, caller: Caller, node: &Node, flags: u32) -> Option<Arc<dyn TreeFile>> {
         let file = node.open_for(flags & (open::READ | open::WRITE))?;
-        if flags & open::TRUNCATE != 0 {
-            let change = Change { which: set::SIZE, ..Change::default() };
-            file.set_attr(caller, &change).ok()?;
-        }
+        cut(&*file, caller, flags).ok()?;
         Some(file)
     }
 
@@ -147,9 +153,11 @@ impl Files for FileSystem {
         let appends = arg.flags as i32 & libc::O_APPEND != 0;
         let node = self.nodes.get(header.nodeid)?;
         let flags = access_of(arg.flags);
+        let caller = self.caller(header);
         let opened = self.at([(node.id, b"")], |[path]| {
-            let file = self.open_at(self.caller(header), path, flags, 0)?;
+            let file = self.open_at(caller, path, flags & !open::TRUNCATE, 0)?;
             if node.is(file.identity()) {
+                cut(&*file, caller, flags)?;
                 return Ok(file);
             }
             // The kernel looks the name up again, and finds another node.
@@ -158,9 +166,7 @@ impl Files for FileSystem {
         });
         let file = match opened {
             // It has no name any more, and is still open.
-            Err(errno @ Errno::STALE) => {
-                self.opened_before(self.caller(header), &node, flags).ok_or(errno)?
-            }
+            Err(errno @ Errno::STALE) => self.opened_before(caller, &node, flags).ok_or(errno)?,
             // Removed by others: the kernel looks the name up again, and has the file created if it is to be.
             Err(Errno::NOENT) => return Err(Errno::STALE),
             opened => opened?,

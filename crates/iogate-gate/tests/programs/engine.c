@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 
 typedef struct scene {
     iogate_engine *engine;
@@ -369,6 +370,36 @@ static void free_inside(void *user, int64_t result) {
     note(user, result);
 }
 
+/* The completion cannot free the engine, for want of memory for a thread. */
+static void cannot_free_inside(void *user, int64_t result) {
+    scene *scene = user;
+    struct rlimit before, none;
+    CHECK(getrlimit(RLIMIT_AS, &before) == 0);
+    none = before;
+    none.rlim_cur = 1 << 20;
+    CHECK(setrlimit(RLIMIT_AS, &none) == 0);
+    FAILS(iogate_engine_free(scene->engine), EAGAIN, "");
+    CHECK(setrlimit(RLIMIT_AS, &before) == 0);
+    note(user, result);
+}
+
+static void no_thread(void) {
+    scene *scene = scene_new();
+    make(scene, (iogate_engine_config){.carry_out = carry_out}, "fifo", 1);
+    char memory[4096];
+    iogate_request request = request_of(7, IOGATE_READ, 0, 4096);
+    request.memory = memory;
+    request.user = scene;
+    request.done = cannot_free_inside;
+    /* It is the caller's as before: what it does, it can do again. */
+    for (int over = 1; over <= 2; over++) {
+        CHECK(iogate_engine_submit(scene->engine, &request, NULL) == 0);
+        wait_over(scene, over);
+    }
+    CHECK(iogate_engine_free(scene->engine) == 0);
+    scene_free(scene);
+}
+
 /* Threads of this process. */
 static int threads(void) {
     DIR *tasks = opendir("/proc/self/task");
@@ -562,6 +593,7 @@ int main(int count, char **arguments) {
     } else if (!strcmp(mode, "starts")) starts();
     else if (!strcmp(mode, "cancel")) cancels();
     else if (!strcmp(mode, "inside")) inside();
+    else if (!strcmp(mode, "no-thread")) no_thread();
     else if (!strcmp(mode, "ends")) ends();
     else if (!strcmp(mode, "errors")) errors();
     else if (!strcmp(mode, "fork")) forks();

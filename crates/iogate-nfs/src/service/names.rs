@@ -1,13 +1,15 @@
 //! Names and attributes: what does not pass the gate.
 
 use std::io;
+use std::sync::Arc;
 
-use iogate_core::wire::{Change, Timestamp, set};
+use iogate_core::wire::{Change, Identity, Timestamp, set};
 use iogate_vfs::Caller;
 use iogate_vfs::held::HeldTree;
 use rustix::fs::Access;
 
 use super::attr::{change, status, time};
+use super::open_files::OpenFile;
 use super::{Lasting, Named, Service};
 use crate::handle::export_of;
 use crate::wire::{
@@ -23,6 +25,9 @@ pub(super) enum Made<'a> {
     /// A symbolic link.
     Link(&'a [u8]),
 }
+
+/// What is about to lose a name, and what is open of it and not synced.
+type Going<H> = (Identity, Vec<Arc<OpenFile<H>>>);
 
 /// The bits of ACCESS.
 mod access {
@@ -289,26 +294,29 @@ impl<T: HeldTree> Service<T> {
             return Reply::Removed(status, Wcc { before: None, after: Some(dir.attr) });
         }
         let (result, wcc) = self.changing(&dir, || {
-            let goes = self.goes(caller, &dir, place.name);
-            self.export.tree.unlink_entry(caller, &dir.object.held, place.name, directory)?;
-            self.gone(goes);
-            Ok(())
+            let going = self.goes(caller, &dir, place.name);
+            let removed = self.export.tree.unlink_entry(caller, &dir.object.held, place.name, directory);
+            self.gone(going, removed.map(drop))
         });
         Reply::Removed(result.err().unwrap_or(Status::Ok), wcc)
     }
 
-    /// What is about to lose a name: what is kept open of it is closed, so that it goes from the disk, too.
-    fn goes(&self, caller: Caller, dir: &Named<T::Held>, name: &[u8]) -> Option<iogate_core::wire::Identity> {
+    /// What an entry is that is about to be removed or replaced.
+    fn goes(&self, caller: Caller, dir: &Named<T::Held>, name: &[u8]) -> Option<Going<T::Held>> {
         let fd = self.export.tree.hold_entry(caller, &dir.object.held, name).ok()?;
-        let known = self.export.tree.known(&fd).ok()?;
-        self.open_files.let_go(known.identity, known.attr.links <= 1);
-        Some(known.identity)
+        let identity = self.export.tree.known(&fd).ok()?.identity;
+        Some((identity, self.open_files.take_out(identity)))
     }
 
-    fn gone(&self, identity: Option<iogate_core::wire::Identity>) {
-        if let Some(identity) = identity {
-            self.objects.let_go(identity);
+    /// The end of a removal, which may have failed.
+    fn gone(&self, going: Option<Going<T::Held>>, removed: io::Result<()>) -> io::Result<()> {
+        if let Some((identity, open)) = going {
+            self.open_files.let_go(open, removed.is_ok());
+            if removed.is_ok() {
+                self.objects.let_go(identity);
+            }
         }
+        removed
     }
 
     pub(super) fn rename(&self, caller: Caller, from: &Place<'_>, to: &Place<'_>) -> Reply {
@@ -332,8 +340,8 @@ impl<T: HeldTree> Service<T> {
         let rename = || {
             let victim = self.goes(caller, &to_dir, to.name);
             let (old, new) = (&from_dir.object.held, &to_dir.object.held);
-            self.export.tree.rename_entry(caller, (old, from.name), (new, to.name))?;
-            self.gone(victim);
+            let renamed = self.export.tree.rename_entry(caller, (old, from.name), (new, to.name));
+            self.gone(victim, renamed.map(drop))?;
             // Where a table says where files are, it learns of it.
             let moved = self.export.tree.hold_entry(caller, new, to.name);
             if let Ok(fd) = moved

@@ -121,12 +121,18 @@ impl<T: HeldTree> OpenFiles<T> {
         losses::sync(&self.answers, &*open.file, data_only)
     }
 
-    /// Closes what is open of a file that is about to lose a name; if that is its last one, nobody asks for what was written.
-    pub(crate) fn let_go(&self, identity: Identity, is_last: bool) {
-        let gone = lock(&self.files).remove_if(|key| key.identity == identity);
-        if !is_last {
-            self.close(gone);
-        }
+    /// Closes what is open of a file that is about to lose a name, so that it goes from the disk, too; but for what is to be synced if the
+    /// file stays: that is given to [`OpenFiles::let_go`] then.
+    pub(crate) fn take_out(&self, identity: Identity) -> Vec<Arc<OpenFile<T::Held>>> {
+        let mut out = lock(&self.files).remove_if(|key| key.identity == identity);
+        out.retain(|open| open.is_dirty.load(Ordering::Acquire));
+        out
+    }
+
+    /// Closes what was taken out, of a file that has lost the name or not: of one that is gone, nobody asks for what was written.
+    pub(crate) fn let_go(&self, out: Vec<Arc<OpenFile<T::Held>>>, has_lost: bool) {
+        let is_gone = |file: &dyn TreeFile| has_lost && file.attr().is_ok_and(|attr| attr.links == 0);
+        self.close(out.into_iter().filter(|open| !is_gone(&*open.file)));
     }
 
     /// Closes what was not used since the last sweep.

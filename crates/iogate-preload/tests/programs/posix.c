@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
@@ -122,6 +123,24 @@ static void opening(void) {
     char dir[] = "dir-XXXXXX";
     printf("%s\n", mkdtemp(dir) ? "made" : "not made");
     rmdir(dir);
+}
+
+/* What fails for want of a descriptor has done nothing. */
+static void opening_without_room(void) {
+    SECTION("no descriptor");
+    struct rlimit before, none;
+    int fd = open("room", O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    write(fd, "stays", 5);
+    close(fd);
+    getrlimit(RLIMIT_NOFILE, &before);
+    none = before;
+    none.rlim_cur = fd;
+    setrlimit(RLIMIT_NOFILE, &none);
+    DO(open("room", O_WRONLY | O_TRUNC));
+    DO(open("no-room", O_WRONLY | O_CREAT, 0644));
+    setrlimit(RLIMIT_NOFILE, &before);
+    show("room");
+    DO(access("no-room", F_OK));
 }
 
 static void data(void) {
@@ -454,6 +473,14 @@ static void names(void) {
     DO(write(fd, "by link", 7));
     close(fd);
     show("new");
+    /* Exclusive: a link that leads nowhere is something, by whichever way it is found. */
+    DO(open("dangling", O_WRONLY | O_CREAT | O_EXCL, 0644));
+    DO(symlink(here, "absolute-here"));
+    DO(open("absolute-here/dangling", O_WRONLY | O_CREAT | O_EXCL, 0644));
+    DO(access("nowhere", F_OK));
+    DO(open("absolute-here/soft", O_WRONLY | O_CREAT | O_EXCL, 0644));
+    fd = DO(open("absolute-here/exclusive", O_WRONLY | O_CREAT | O_EXCL, 0644));
+    close(fd);
     DO(symlink("/dev/null", "outside"));
     DO(stat("outside", &stat_));
     printf("is a device %d\n", S_ISCHR(stat_.st_mode));
@@ -481,6 +508,38 @@ static void names(void) {
     DO(fchdir(fd));
     DO(stat("d2", &stat_));
     DO(chdir(".."));
+    close(fd);
+    /* The working directory goes with its name, and with that of what it is in. */
+    DO(mkdir("goes", 0755));
+    DO(mkdir("goes/with", 0755));
+    DO(chdir("goes/with"));
+    DO(rename("../../goes", "../../gone"));
+    printf("%s\n", strcmp(getcwd(text, sizeof text) + strlen(here), "/gone/with") ? text : "in gone/with");
+    DO(rename("../with", "../within"));
+    close(open("made", O_WRONLY | O_CREAT, 0644));
+    DO(access("../../gone/within/made", F_OK));
+    fflush(stdout);
+    pid_t shell = fork();
+    if (shell == 0) {
+        execl("/bin/sh", "sh", "-c", "ls ../within", (char *)NULL);
+        _exit(9);
+    }
+    wait_for(shell);
+    DO(chdir("../.."));
+    /* A rename is no failure for a path of an open file that gets too long by it. */
+    char far[PATH_MAX] = "gone";
+    while (strlen(far) < 3850) {
+        strcat(far, "/a-long-name-on-the-way-to-a-path-that-is-far-too-long-for-the-one-who-renames-what-it-is-in");
+        mkdir(far, 0755);
+    }
+    strcat(far, "/file");
+    fd = DO(open(far, O_RDWR | O_CREAT, 0644));
+    char longer[251] = {0};
+    memset(longer, 'x', 250);
+    DO(rename("gone/within", "gone/other"));
+    DO(rename("gone", longer));
+    DO(write(fd, "still", 5));
+    DO(rename(longer, "gone"));
     close(fd);
     DO(rename("new", "d1"));
     DO(rename("d1", "new"));
@@ -736,6 +795,16 @@ static void memory(void) {
     close(fd);
 }
 
+static pid_t locking_child(int fd, int operation) {
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(60);
+        _exit(flock(fd, operation) == 0 ? 0 : errno);
+    }
+    return child;
+}
+
 static void locks(void) {
     SECTION("locks");
     int fd = open("locked", O_RDWR | O_CREAT, 0644);
@@ -762,7 +831,38 @@ static void locks(void) {
     DO(flock(other, LOCK_EX | LOCK_NB));
     DO(flock(fd, LOCK_UN));
     DO(flock(other, LOCK_SH | LOCK_NB));
+    DO(flock(other, LOCK_UN));
     close(fd);
+    /* A lock is an open file's, whoever has that: a child's is its parent's. */
+    fd = open("locked", O_RDWR);
+    DO(flock(fd, LOCK_EX));
+    wait_for(locking_child(fd, LOCK_EX | LOCK_NB));
+    DO(flock(other, LOCK_EX | LOCK_NB));
+    wait_for(locking_child(fd, LOCK_UN));
+    DO(flock(other, LOCK_EX | LOCK_NB));
+    wait_for(locking_child(fd, LOCK_EX | LOCK_NB));
+    DO(flock(other, LOCK_UN));
+    close(fd);
+    /* Also one that the child has taken, and that of a child that goes on. */
+    fd = open("locked", O_RDWR | O_CLOEXEC);
+    wait_for(locking_child(fd, LOCK_EX));
+    DO(flock(other, LOCK_EX | LOCK_NB));
+    int until[2];
+    pipe(until);
+    fflush(stdout);
+    child = fork();
+    if (child == 0) {
+        char byte;
+        close(until[1]);
+        read(until[0], &byte, 1);
+        _exit(0);
+    }
+    close(fd);
+    DO(flock(other, LOCK_EX | LOCK_NB));
+    close(until[1]);
+    close(until[0]);
+    wait_for(child);
+    DO(flock(other, LOCK_EX | LOCK_NB));
     close(other);
 }
 
@@ -865,6 +965,7 @@ int main(int count, char **arguments) {
     umask(022);
     DO(chdir(arguments[1]));
     opening();
+    opening_without_room();
     data();
     appending();
     sharing(arguments[0]);

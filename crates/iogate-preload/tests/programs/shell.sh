@@ -77,7 +77,34 @@ find . -name 'piece.*' -size +100k | sort
 find . -type l | sort
 find . -name 'piece.*' -delete && ls piece.* 2>/dev/null
 xargs -a sorted -n 1 echo item
-command -v flock >/dev/null && flock out echo locked
+flock out echo locked
+exec 9>lock
+flock -n 9 && echo "a lock by a descriptor"
+flock -n lock echo wrong || echo "lasts longer than who took it"
+bash -c 'flock -n 9 && echo "and is that of programs"'
+flock -u 9 && flock -n lock echo "until it is given up"
+exec 9>&-
+(
+    flock -n 9 && echo "a subshell's"
+    flock -n lock echo wrong || echo holds
+) 9>lock
+bash -c 'flock -n 9 && echo "a script'"'"'s"; flock -n lock echo wrong || echo holds' 9>lock
+python3 -c 'import fcntl, os, signal
+signal.alarm(60)
+file = open("lock")
+fcntl.flock(file, fcntl.LOCK_EX)
+reader, writer = os.pipe()
+if os.fork() == 0:
+    os.close(writer)
+    os.dup2(reader, 0)
+    os.execvp("cat", ["cat"])
+os.close(reader)
+file.close()
+fcntl.flock(open("lock"), fcntl.LOCK_EX)
+print("a lock goes with the open file")
+os.close(writer)
+os.wait()'
+flock -n lock echo free && rm lock
 (cd elsewhere/er && pwd | sed "s,^$1,," && ls ../.. | wc -l && /bin/pwd | sed "s,^$1,," && cat ../../out && bash -c 'cat ../../out' && cd ../.. && ls -d elsewhere)
 python3 -c 'print(open("out").read())'
 relative=${1#/}
