@@ -10,11 +10,13 @@ use std::sync::Arc;
 use common::*;
 use iogate_core::answers::{HEADER_BYTES, NameIntent, Note as AnswerNote, State};
 use iogate_core::wire::{Identity, Record, Request as KindOf};
+use iogate_engine::store::DirectoryStore;
 use iogate_nfs::rpc::Call;
 use iogate_nfs::wire::*;
 use iogate_nfs::xdr::Reader;
+use iogate_vfs::DirectoryTree;
 use iogate_vfs::answers::Begun;
-use iogate_vfs::held::known;
+use iogate_vfs::held::HeldTree;
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
 
 /// The number of the first call that is noted.
@@ -25,6 +27,13 @@ const SET_ATTR: u16 = 0;
 /// Handles last over the kill, whoever runs the tests.
 fn keeping() -> How {
     How { keeps_answers: true, keeps_places: !is_root(), ..How::default() }
+}
+
+/// Which file has this path; none if there is none.
+fn identity_of(folder: &Path, path: &str) -> Option<Identity> {
+    let tree = DirectoryTree::new(folder, Arc::new(DirectoryStore::new(folder).unwrap())).unwrap();
+    let held = tree.hold_path(Path::new(path)).ok()?;
+    Some(tree.known(&held).unwrap().identity)
 }
 
 /// A call whose intent is in the log, and what it noted.
@@ -136,9 +145,9 @@ fn what_was_underway_at_a_kill_is_done_once() {
         (link(b"second"), KindOf::LINK, "kept", "second", true),
     ];
     drop(server);
-    let identity = |name: &str| match std::fs::File::open(path(name)) {
-        Ok(file) if !name.is_empty() => known(&file).unwrap().identity,
-        _ => Identity::default(),
+    let identity = |name: &str| match name {
+        "" => Identity::default(),
+        name => identity_of(folder.path(), name).unwrap_or_default(),
     };
     let noted = calls.map(|(call, kind, first, second, _)| Noted {
         call,
@@ -216,7 +225,7 @@ fn what_a_lost_handle_leads_to_is_not_taken_for_removed() {
     let dir = client.look_up(client.root, b"dir").unwrap();
     let call = Request::Remove(Place { dir, name: b"f" });
     drop(server);
-    let file = known(std::fs::File::open(folder.path().join("dir/f")).unwrap()).unwrap().identity;
+    let file = identity_of(folder.path(), "dir/f").unwrap();
     let noted = Noted { call, kind: KindOf::UNLINK, file, other: Identity::default(), had: 0 };
     note(folder.path(), &mut client, &[noted]);
     let server = serve(folder.path(), How { keeps_answers: true, ..How::default() });

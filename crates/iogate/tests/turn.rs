@@ -288,8 +288,8 @@ fn an_interrupt_that_a_process_sends_ends_the_program_also_where_there_is_a_term
             }
             if ended.is_none() {
                 kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-                child.wait().unwrap();
             }
+            child.wait().unwrap();
             let code = ended.map(|ended| ended.code());
             assert_eq!(
                 code,

@@ -445,6 +445,8 @@ impl App {
     pub(super) fn empty(&mut self) {
         self.counts = [0; Class::None as usize];
         self.serving = 0;
+        // When the next sample begins it is asked who waits for a cap.
+        self.is_capped = false;
     }
 
     /// Adds what the clocks show for the requests in the gate: the account is at its end then.

@@ -95,6 +95,6 @@ impl File {
 
     /// Whether a handle has a loss to tell of, which it does then.
     pub(super) fn tells(&self, told: &Mutex<Told>) -> bool {
-        lock(&told).tell(&self.lock())
+        lock(told).tell(&self.lock())
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Of a window, `fifo` and the scheduler in use are simulated whole; of the others a quarter, of the better half of them a half, and
 //! the best of these whole. The scheduler in use is also its own judge: how far the prediction was from what was measured bounds
-//! what is believed of the others, and what changes that were taken back have not kept of their promises counts against the next ones, for a
-//! while.
+//! what is believed of the others, and what changes that were taken back have not kept of their promises counts against the next ones,
+//! for a while.
 //!
 //! What measurements say of a change is kept, for each kind of load, and corrects what is simulated of it from then on (`correction`). A
 //! gain that could as well be an error is measured in turns with what is in use before anything is changed (`turns`).

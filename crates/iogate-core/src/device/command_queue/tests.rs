@@ -220,7 +220,7 @@ fn a_write_that_waits_for_room_behind_a_stream_of_reads_is_taken_in_when_it_has_
         // More than the cache holds, far away.
         let far = (50..76).map(|tag| (tag, (800_000 + numbers.below(200_000)) << 16));
         far.for_each(|(tag, address)| {
-            queue.submit(Time::ZERO, tag, Transfer { op: Op::Write, address, bytes })
+            queue.submit(Time::ZERO, tag, Transfer { op: Op::Write, address, bytes });
         });
         let (mut waits, mut reads) = (Vec::new(), 0);
         while reads < 2_000 {

@@ -129,7 +129,7 @@ impl Shared {
                 tracing::warn!("{error}");
             }
             let state = self.state();
-            let goes_on = |state: &mut State| !state.is_stopping && !(lease.is_some() && state.rests());
+            let goes_on = |state: &mut State| !(state.is_stopping || lease.is_some() && state.rests());
             let waited = self.wake.wait_timeout_while(state, self.lease / TIMES, goes_on);
             if waited.unwrap_or_else(PoisonError::into_inner).0.is_stopping {
                 break;
