@@ -20,6 +20,9 @@ use crate::declared_apps::{Declared, DeclaredApps};
 
 /// How long a process is believed to be the one that was looked at: process ids are not used again this soon.
 const TRUSTED: Duration = Duration::from_secs(1);
+/// How long what a process was stands in for what it is, where that is not to be had: as long as most outages that hold the resolver up
+/// last. Process ids can be used again later, and a request would be charged to another application.
+const STANDS_IN: Duration = Duration::from_secs(60);
 /// How long a request waits for its process to be looked at, before it counts as of an unknown application.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// Processes remembered.
@@ -107,6 +110,11 @@ impl Known {
         self.seen.elapsed() < TRUSTED && self.is_as_said(told)
     }
 
+    /// Whether this is better than nothing for a request of that user. Of another user it may be another process.
+    fn stands_in(&self, uid: u32, told: &DeclaredApps) -> bool {
+        self.rights.uid == uid && self.seen.elapsed() < STANDS_IN && self.is_as_said(told)
+    }
+
     /// Whether the process has said nothing since.
     fn is_as_said(&self, told: &DeclaredApps) -> bool {
         self.said == told.said(self.client.0)
@@ -162,9 +170,9 @@ impl Applications {
             Some(known) if known.is_fresh(&self.told) => Some(known),
             // Better what it was a while ago than unknown, as long as another process holds the resolver up.
             old => {
-                let old = old.filter(|old| old.is_as_said(&self.told));
-                let asked = if old.is_some() && self.looking.is_stuck() { None } else { self.ask(pid, None) };
-                asked.or(old)
+                // Nobody would answer in time.
+                let asked = if self.looking.is_stuck() { None } else { self.ask(pid, None) };
+                asked.or(old.filter(|old| old.stands_in(uid, &self.told)))
             }
         };
         let (job, account) = known.map_or((None, None), |known| (known.job, known.account));
@@ -190,6 +198,8 @@ impl Applications {
         let known = self.known.read().expect("no map operation panics").get(&pid).copied();
         let known = match known {
             Some(known) if known.is_fresh(&self.told) && known.rights.is_of(user) => Some(known),
+            // As above; but permissions are not to be old ones.
+            _ if self.looking.is_stuck() => None,
             _ => self.ask(pid, Some(user)).filter(|known| known.rights.is_of(user)),
         };
         known.map_or(Groups::UNKNOWN, |known| known.rights.groups)
@@ -392,7 +402,8 @@ mod tests {
             rights: Rights { uid: 5, gid: 5, groups: Groups::of(Vec::new()) },
         };
         applications.known.write().expect("nothing panics").insert(4_000_001, old);
-        let app = |pid| applications.origin(ClassBy::App, pid, 0).0.app;
+        let app_of = |pid, uid| applications.origin(ClassBy::App, pid, uid).0.app;
+        let app = |pid| app_of(pid, 5);
         // Nobody answers.
         assert_eq!((app(4_000_001), app(4_000_002)), (AppId(7), AppId(0)));
         assert_eq!(
@@ -401,9 +412,14 @@ mod tests {
             "permissions are not to be old ones"
         );
         assert_eq!(questions.try_iter().count(), 3);
-        // And that is known: who can do without does not ask.
+        // And that is known: nobody asks.
         looking.set(old.seen.into());
-        assert_eq!(app(4_000_001), AppId(7));
+        assert_eq!((app(4_000_001), app(4_000_002)), (AppId(7), AppId(0)));
+        assert_eq!(app_of(4_000_001, 6), AppId(0), "another user's process has the number now");
+        assert_eq!(applications.groups(4_000_001, 5, 5), Groups::UNKNOWN);
+        let seen = Instant::now().checked_sub(STANDS_IN).expect("a time before the boot is one too");
+        applications.known.write().expect("nothing panics").insert(4_000_001, Known { seen, ..old });
+        assert_eq!(app(4_000_001), AppId(0), "too old");
         assert_eq!(questions.try_iter().count(), 0);
         // Who has waited for long enough does not want to know any more.
         let resolver = Resolver {

@@ -5,7 +5,7 @@ mod common;
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,7 +20,7 @@ use iogate_net::client::{ClientOptions, Remote, RemoteFile, RemoteOptions};
 use iogate_net::server::{Answers, Keeping};
 use iogate_net::transport::auth::Credential;
 use iogate_vfs::{StripedTree, Tree, TreeFile};
-use rustix::mount::MountPropagationFlags;
+use rustix::mount::{MountPropagationFlags, UnmountFlags};
 use rustix::thread::UnshareFlags;
 
 fn connect(server: &Server) -> Remote {
@@ -119,9 +119,23 @@ fn mount(at: &Path, image: &Path) -> bool {
         && is_done(Command::new("mount").args(["-o", "loop"]).arg(image).arg(at))
 }
 
+/// What may have been mounted: as long as it is, its folder cannot be removed.
+struct Unmount([PathBuf; 2]);
+
+impl Drop for Unmount {
+    fn drop(&mut self) {
+        for at in &self.0 {
+            // It fails where nothing was mounted.
+            let _ = rustix::mount::unmount(at, UnmountFlags::DETACH);
+        }
+    }
+}
+
 #[test]
 fn files_of_two_file_systems_are_two() {
     let dir = tempfile::tempdir().unwrap();
+    // Dropped before the folder is.
+    let _unmount = Unmount(["a", "b"].map(|name| dir.path().join("export").join(name)));
     // SAFETY: what this thread shares no more are mounts, and the folder and mask that it works with.
     let unshared = unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNS) }.and_then(|()| {
         rustix::mount::mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)

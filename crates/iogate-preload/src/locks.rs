@@ -26,7 +26,7 @@ const SHARED: &str = "/dev/shm/iogate-locks";
 /// Ends the names of those for `flock`.
 const WHOLE: &str = "f";
 
-/// Most locks that are made at once because others might want them.
+/// Most locks that a process has only because others might want them: each is a descriptor and a file.
 const SHARED_MAX: usize = 64;
 
 /// The files that stand for one of ours; opened when it is first locked, or shared.
@@ -42,7 +42,11 @@ enum Whole {
     /// Nobody else has the open file.
     #[default]
     Unmade,
-    Made(OwnedFd),
+    Made {
+        fd: OwnedFd,
+        /// Nobody had asked for it: others might want it.
+        ahead: bool,
+    },
     /// Others have the open file, and perhaps its lock.
     Missing,
 }
@@ -57,7 +61,7 @@ impl Locks {
                     && table::protect(fd, true).is_ok() =>
             {
                 // SAFETY: made by `make_whole`, handed on, and nobody else's here.
-                Whole::Made(unsafe { OwnedFd::from_raw_fd(fd) })
+                Whole::Made { fd: unsafe { OwnedFd::from_raw_fd(fd) }, ahead: true }
             }
             _ => Whole::Missing,
         };
@@ -67,8 +71,10 @@ impl Locks {
     /// The same for a child of `fork`. The original must not be dropped.
     pub(crate) fn for_child(&self) -> Locks {
         let whole = match self.whole.try_lock().as_deref() {
-            // SAFETY: the promise above.
-            Ok(Whole::Made(fd)) => Whole::Made(unsafe { OwnedFd::from_raw_fd(fd.as_raw_fd()) }),
+            Ok(Whole::Made { fd, ahead }) => {
+                // SAFETY: the promise above.
+                Whole::Made { fd: unsafe { OwnedFd::from_raw_fd(fd.as_raw_fd()) }, ahead: *ahead }
+            }
             _ => Whole::Missing,
         };
         Locks { whole: Mutex::new(whole), ..Locks::default() }
@@ -97,15 +103,35 @@ fn make_whole(file: &Description) -> Result<OwnedFd> {
 /// Others are about to have these open files: whoever locks one of them later, it is locked for all who have it. Where there are very
 /// many, some get no lock.
 pub(crate) fn share(files: &[Arc<Description>]) {
-    let mut made = 0;
+    let mut held = held_ahead();
     for file in files {
         let mut whole = file.locks.whole();
         if let Whole::Unmade = *whole {
-            let lock = if made < SHARED_MAX { make_whole(file).ok() } else { None };
-            made += 1;
-            *whole = lock.map_or(Whole::Missing, Whole::Made);
+            *whole = Whole::Missing;
+            if held < SHARED_MAX
+                && !is_listed(file)
+                && let Ok(fd) = make_whole(file)
+            {
+                *whole = Whole::Made { fd, ahead: true };
+                held += 1;
+            }
         }
     }
+}
+
+/// How many locks the process has because others might want them.
+fn held_ahead() -> usize {
+    let mut files = table::all();
+    // Several descriptors may be of one open file.
+    files.sort_unstable_by_key(Arc::as_ptr);
+    files.dedup_by(|one, other| Arc::ptr_eq(one, other));
+    files.iter().filter(|file| matches!(*file.locks.whole(), Whole::Made { ahead: true, .. })).count()
+}
+
+/// Whether it was opened as a directory, to be listed, which nobody locks: `flock DIRECTORY` opens it as any file. `O_TMPFILE` has that
+/// flag, too.
+fn is_listed(file: &Description) -> bool {
+    file.page.flags() & libc::O_TMPFILE == libc::O_DIRECTORY
 }
 
 /// Whether a descriptor that the process was started with is of a lock of `flock`, and perhaps of an open file that it was not given.
@@ -232,10 +258,10 @@ fn lock_whole(file: &Description, operation: c_int) -> Result<c_int> {
     let fd = {
         let mut whole = file.locks.whole();
         if let Whole::Unmade = *whole {
-            *whole = Whole::Made(make_whole(file)?);
+            *whole = Whole::Made { fd: make_whole(file)?, ahead: false };
         }
         match &*whole {
-            Whole::Made(fd) => fd.as_raw_fd(),
+            Whole::Made { fd, .. } => fd.as_raw_fd(),
             _ => return Err(Errno::NOLCK.into()),
         }
     };

@@ -144,9 +144,13 @@ fn a_cluster_that_is_just_being_started_is_left_alone() {
     });
     let others = [&["up", "it.toml"][..], &["down", "it"]].map(|args| {
         let mut child = cluster.command(args).stderr(Stdio::piped()).spawn().unwrap();
-        // One that waits for the server, too, gets its answer.
-        std::thread::sleep(Duration::from_millis(500));
-        let ended = child.try_wait().unwrap().is_some();
+        // It has to end while the server is stopped: one that waits for the server, too, does not, or says something else.
+        let deadline = Instant::now() + Duration::from_secs(30);
+        let mut ended = false;
+        while !ended && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+            ended = child.try_wait().unwrap().is_some();
+        }
         (ended, child)
     });
     kill_process(server, Signal::CONT).unwrap();

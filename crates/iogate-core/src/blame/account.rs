@@ -17,7 +17,7 @@ const TOOK_BITS: u32 = TIME_BITS - 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "kebab-case"))]
 pub enum Cause {
-    /// It waits for an earlier request that overlaps it.
+    /// It waits for an earlier request that overlaps it, unless both are of an application that waits for its cap.
     Order,
     /// Its application has had what a cap allows.
     Cap,

@@ -318,6 +318,15 @@ impl Blame {
         }
     }
 
+    /// There are other caps, or none: who waits for one is said again.
+    pub(crate) fn nobody_capped(&mut self, now: Time) {
+        self.advance(now);
+        self.book();
+        for app in self.apps.iter_mut().filter(|app| app.is_capped) {
+            app.set_capped(&self.clocks, false);
+        }
+    }
+
     /// A dispatch goes into service, with this slot first: notes what is known of it between samples, too.
     #[inline]
     pub(crate) fn notes(&mut self, now: Time, id: u32, app: AppId, slot: SlotId, range: &Range) {

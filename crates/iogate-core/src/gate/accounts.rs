@@ -147,7 +147,7 @@ impl Gate {
         self.blame.as_deref().or(self.sampled.as_deref())
     }
 
-    fn books_mut(&mut self) -> Option<&mut Blame> {
+    pub(super) fn books_mut(&mut self) -> Option<&mut Blame> {
         self.blame.as_deref_mut().or(self.sampled.as_deref_mut())
     }
 

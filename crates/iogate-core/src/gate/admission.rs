@@ -10,7 +10,7 @@ use super::{DispatchId, Gate};
 use crate::blame::{Blame, Place};
 use crate::global_policy::Usage;
 use crate::hash::HashMap;
-use crate::policy::{Arbiter, ClassId, Entitlement, Leaf, Next, Policy, Standing, ToDo};
+use crate::policy::{Arbiter, ClassId, Entitlement, Leaf, Next, Policy, Standing, Work};
 use crate::queue::{AWAITED, NONE, Pending, Slot, SlotId, State};
 use crate::request::{AppId, Op};
 use crate::sched::{ConfigError, Prices};
@@ -23,7 +23,7 @@ use crate::wait::WaitReason;
 pub(super) struct Admission {
     arbiter: Arbiter,
     lists: Vec<(SlotId, SlotId)>,
-    /// Held requests that a cap would hold if nothing else did, and that no other cap gives way to: until when (`Slot::note`), their
+    /// Held requests that a cap would hold if nothing else did, and that no other cap gives way to: until when (their notes say so), their
     /// arrival numbers, and which they are.
     later: BTreeSet<(Time, u64, SlotId)>,
     charges: Vec<Charge>,
@@ -70,9 +70,12 @@ impl Admission {
 
     /// When to look again, where nobody is to be admitted: as the policy says, or when a cap gives way to somebody who waits.
     fn waits(&self, next: Next) -> Option<(Time, WaitReason)> {
-        let next = if let Next::Wait(at, reason) = next { Some((at, reason)) } else { None };
         let later = self.later.first().map(|(at, ..)| (*at, WaitReason::Cap));
-        let soonest = next.into_iter().chain(later).min_by_key(|(at, _)| *at);
+        let soonest = match next {
+            // What the policy waits for stays so where it is only looked at earlier.
+            Next::Wait(at, reason) => Some((later.map_or(at, |(later, _)| later.min(at)), reason)),
+            _ => later,
+        };
         // Who is stopped goes on when something is allotted to it.
         soonest.filter(|(at, _)| *at < Time::MAX)
     }
@@ -178,8 +181,8 @@ impl Gate {
         for &slot in &deferred {
             self.pending.unhold(slot);
         }
-        let held = self.admission.as_ref().map(|admission| admission.later.clone()).unwrap_or_default();
-        held.iter().for_each(|(.., slot)| self.pending.set_note(*slot, 0));
+        let later = self.admission.as_ref().map(|admission| admission.later.clone()).unwrap_or_default();
+        later.iter().for_each(|(.., slot)| self.pending.set_note(*slot, 0));
         let placed = self.admission.as_mut().map(|admission| admission.arbiter.take_placed());
         // Nobody is charged for what others have admitted.
         self.admission = policy.map(|policy| Box::new(Admission::new(policy, &self.pending.prices)));
@@ -192,10 +195,13 @@ impl Gate {
             self.pending.slot_mut(slot).class = class;
         }
         self.service.set_charged(now, policy.is_some());
+        if let Some(blame) = self.books_mut() {
+            blame.nobody_capped(now);
+        }
         for slot in deferred {
             self.enter(now, slot);
         }
-        held.into_iter().for_each(|(.., slot)| self.mark_awaited(now, slot));
+        later.into_iter().for_each(|(.., slot)| self.mark_awaited(now, slot));
         Ok(())
     }
 
@@ -326,7 +332,7 @@ impl Gate {
     #[cold]
     fn defers(&mut self, now: Time, slot: SlotId) -> bool {
         if self.pending.note(slot) > 0 {
-            self.look_at(slot, Time::ZERO);
+            self.forget_later(slot);
         }
         let Some(admission) = &mut self.admission else { return false };
         let this = self.pending.slot(slot);
@@ -356,7 +362,7 @@ impl Gate {
     pub(super) fn mark_awaited(&mut self, now: Time, waiter: SlotId) {
         let Slot { app, flags, prev: mut at, .. } = *self.pending.slot(waiter);
         if self.pending.note(waiter) > 0 {
-            self.look_at(waiter, Time::ZERO);
+            self.forget_later(waiter);
         }
         if at == NONE
             || flags & AWAITED == 0 && (app == self.pending.slot(at).app || self.is_later(now, waiter))
@@ -370,7 +376,7 @@ impl Gate {
                     this.flags |= AWAITED;
                     let marked = core::mem::replace(&mut at, this.prev);
                     if self.pending.note(marked) > 0 {
-                        self.look_at(marked, Time::ZERO);
+                        self.forget_later(marked);
                     }
                 }
                 State::Deferred => return self.admit_deferred(now, at),
@@ -395,17 +401,22 @@ impl Gate {
         at > now
     }
 
-    /// What a held request waits for is to be let go for it at this time, if nothing happens before; at 0, it is not looked at again.
+    /// What a held request waits for is to be let go for it at this time, if nothing happens before.
     #[cold]
     fn look_at(&mut self, slot: SlotId, at: Time) {
+        self.forget_later(slot);
         let Some(Admission { later, .. }) = self.admission.as_deref_mut() else { return };
-        let (seq, before) = (self.pending.slot(slot).seq, self.pending.note(slot));
         self.pending.set_note(slot, at.as_nanos());
-        if before > 0 {
-            later.remove(&(Time::from_nanos(before), seq, slot));
-        }
-        if at > Time::ZERO {
-            later.insert((at, seq, slot));
+        later.insert((at, self.pending.slot(slot).seq, slot));
+    }
+
+    /// A held request is not looked at again by itself.
+    #[cold]
+    fn forget_later(&mut self, slot: SlotId) {
+        let before = self.pending.note(slot);
+        self.pending.set_note(slot, 0);
+        if let Some(Admission { later, .. }) = self.admission.as_deref_mut().filter(|_| before > 0) {
+            later.remove(&(Time::from_nanos(before), self.pending.slot(slot).seq, slot));
         }
     }
 
@@ -426,8 +437,8 @@ impl Gate {
         self.mark_later(now, now);
         loop {
             let admission = self.admission.as_mut()?;
-            let to_do = if self.pending.queued > 0 { ToDo::Some } else { ToDo::None };
-            match admission.arbiter.next(now, to_do) {
+            let work = if self.pending.queued > 0 { Work::Here } else { Work::Nothing };
+            match admission.arbiter.next(now, work) {
                 Next::Admit(id) => self.admit_of(now, id),
                 Next::Wait(at, _) if self.closed && at > now => {
                     // Nothing is waited for any more.
@@ -447,8 +458,8 @@ impl Gate {
         let Some(admission) = self.admission.as_mut().filter(|admission| admission.arbiter.is_asked()) else {
             return false;
         };
-        let to_do = if self.service.len() > 0 { ToDo::None } else { ToDo::Later };
-        match admission.arbiter.next(now, to_do) {
+        let work = if self.service.len() > 0 { Work::Nothing } else { Work::OtherWindow };
+        match admission.arbiter.next(now, work) {
             Next::Admit(id) => {
                 self.admit_of(now, id);
                 true

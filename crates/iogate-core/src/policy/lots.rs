@@ -4,7 +4,7 @@
 //! else would then have them wait for all of it, and what they are entitled to would be forgotten. So a gap does not end a lot, as long as
 //! whoever has it is not away: for [`LATE`] after it is expected back. The slots are *lent* meanwhile, a dispatch at a time. Where a device
 //! has an arm, nobody else is in service during a lot, and who is back before it were worth the way there and back is waited for; only the
-//! gaps of others are lent, one dispatch at once.
+//! gaps of others are lent, one dispatch at once. Above `twins`, what waits for another window's target keeps nobody out.
 
 use super::arbiter::{Arbiter, ClassId, Next};
 use super::order::{first, tag};
@@ -25,15 +25,15 @@ pub(super) const THINK_MAX: u64 = 8_000_000;
 /// For how long a lot is kept for somebody who is late.
 pub(super) const LATE: Span = Span::from_millis(8);
 
-/// What the scheduler has to do before anybody else is admitted.
+/// What the scheduler has left of what was admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ToDo {
-    /// Something.
-    Some,
-    /// Nothing.
-    None,
-    /// Something that it cannot do in this window, and nothing is in service.
-    Later,
+pub(crate) enum Work {
+    /// Something that it may do now.
+    Here,
+    /// Nothing, or something for another window beside what is in service.
+    Nothing,
+    /// Something for another window, and nothing is in service.
+    OtherWindow,
 }
 
 /// What becomes of a slot that whoever has the lot leaves free.
@@ -65,7 +65,7 @@ impl Arbiter {
     }
 
     /// Whose request to admit now. If the scheduler has something to do, only those of floors that are due.
-    pub(crate) fn next(&mut self, now: Time, to_do: ToDo) -> Next {
+    pub(crate) fn next(&mut self, now: Time, work: Work) -> Next {
         self.lent = 0;
         while self.release_one(now).is_some() {}
         let due = first(&self.due).map(|(at, _)| at);
@@ -75,11 +75,11 @@ impl Arbiter {
         let capped = self.capped.first().map(|(_, at, _)| *at);
         let soonest = [capped, due].into_iter().flatten().min();
         let idle = soonest.map_or(Next::Idle, |at| Next::Wait(at, WaitReason::Cap));
-        if to_do == ToDo::Some {
+        if work == Work::Here {
             return idle;
         }
         if let Some(last) = self.last.filter(|last| self.is_between_requests(*last)) {
-            match self.gap(now, last, to_do) {
+            match self.gap(now, last, work) {
                 Gap::Kept(None) => return idle,
                 Gap::Kept(Some(back)) => {
                     let until = soonest.map_or(back, |at| at.min(back));
@@ -98,7 +98,7 @@ impl Arbiter {
     }
 
     /// What becomes of a slot that whoever has the lot leaves free: nothing that it has waits.
-    fn gap(&mut self, now: Time, id: ClassId, to_do: ToDo) -> Gap {
+    fn gap(&mut self, now: Time, id: ClassId, work: Work) -> Gap {
         let class = &self.classes[id.index()];
         let is_near = class.admitted > 0 || class.think < THINK_MAX && class.late_from() > now;
         if !self.is_exclusive() {
@@ -108,7 +108,7 @@ impl Arbiter {
         }
         if class.budget > 0 && class.admitted > 0 {
             // What waits for another window keeps no arm from those who wait for this one.
-            return if to_do == ToDo::Later && self.is_asked() { Gap::Lent } else { Gap::Kept(None) };
+            return if work == Work::OtherWindow && self.is_asked() { Gap::Lent } else { Gap::Kept(None) };
         }
         let worth = class.estimate.max(self.jump.as_nanos()).min(THINK_MAX);
         let back = class.idle_since + Span::from_nanos(class.think + worth);
@@ -122,6 +122,8 @@ impl Arbiter {
         match (keeps, self.admitted) {
             (false, _) => Gap::Over,
             (true, 0) => Gap::Lent,
+            // What is lent may be for another window, too.
+            (true, _) if work == Work::OtherWindow => Gap::Lent,
             (true, _) => Gap::Kept(None),
         }
     }

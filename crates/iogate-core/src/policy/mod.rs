@@ -40,7 +40,7 @@ use alloc::collections::BTreeMap;
 use core::num::NonZeroU64;
 
 pub(crate) use self::arbiter::{Arbiter, ClassId, Next, Served, Standing};
-pub(crate) use self::lots::ToDo;
+pub(crate) use self::lots::Work;
 pub use self::paths::{Overlap, PathClasses};
 use crate::request::AppId;
 use crate::sched::ConfigError;

@@ -101,17 +101,25 @@ impl AppendFile {
             let end = rustix::fs::seek(&self.fd, SeekFrom::Current(0))?;
             Ok((end.saturating_sub(bytes as u64), bytes))
         };
+        // Else the rest would be a fragment behind what others have written.
+        let ends_at = |end: u64| {
+            let size = rustix::fs::fstat(&self.fd)?.st_size as u64;
+            if size == end { Ok(()) } else { Err(Errno::NOSPC) }
+        };
         let (offset, mut bytes) = call(memory)?;
         while bytes < memory.len() {
             let end = offset + bytes as u64;
-            let short = match call(&memory[bytes..]) {
+            let short = match ends_at(end).and_then(|()| call(&memory[bytes..])) {
                 Ok((at, more)) if at == end && more > 0 => {
                     bytes += more;
                     continue;
                 }
-                // There is room again, and others have taken it: this would lie behind theirs.
+                // There is room again, and others have taken it just now: this would lie behind theirs.
                 Ok((at, more)) => {
-                    let _ = self.cut(at, at + more as u64);
+                    let cut = self.cut(at, at + more as u64);
+                    if more > 0 && !matches!(cut, Ok(true)) {
+                        tracing::error!(?cut, "a piece of a record is left, and something lies behind it");
+                    }
                     Errno::NOSPC
                 }
                 Err(errno) => errno,

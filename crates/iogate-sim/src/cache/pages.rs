@@ -55,11 +55,29 @@ struct Found {
     extent: Option<(u64, Extent)>,
 }
 
-impl Found {
-    /// What it says of a page, if it says anything.
+/// What was found or changed last: a read asks for one page several times, and files take turns. Files whose numbers have the same remainder
+/// share a place.
+#[derive(Debug, Default)]
+struct Lately([Cell<Option<Found>>; 8]);
+
+impl Lately {
+    fn place(&self, file: FileId) -> &Cell<Option<Found>> {
+        &self.0[(file.0 % self.0.len() as u64) as usize]
+    }
+
+    /// What it knows of a page, if it knows anything.
     fn of(&self, file: FileId, page: u64) -> Option<Option<(u64, Extent)>> {
-        let is_in = self.extent.is_some_and(|(start, extent)| (start..extent.end).contains(&page));
-        (self.file == file && (self.page == page || is_in)).then_some(self.extent)
+        let found = self.place(file).get().filter(|found| found.file == file)?;
+        let is_in = found.extent.is_some_and(|(start, extent)| (start..extent.end).contains(&page));
+        (found.page == page || is_in).then_some(found.extent)
+    }
+
+    fn note(&self, file: FileId, page: u64, extent: Option<(u64, Extent)>) {
+        self.place(file).set(Some(Found { file, page, extent }));
+    }
+
+    fn forget(&self, file: FileId) {
+        self.place(file).set(None);
     }
 }
 
@@ -86,8 +104,7 @@ impl OfFile {
 pub(super) struct Pages {
     files: HashMap<FileId, OfFile>,
     extents: usize,
-    /// What was found or changed last: a read asks for one page several times.
-    found: Cell<Option<Found>>,
+    lately: Lately,
     /// Generation, file and start of each clean extent, the least recently used first. Entries of extents that have changed since stay
     /// until they are met, or are three quarters of all: to remove each at once would cost a search.
     clean: BinaryHeap<Reverse<(u64, FileId, u64)>>,
@@ -102,7 +119,7 @@ impl Pages {
         Pages {
             files: HashMap::default(),
             extents: 0,
-            found: Cell::new(None),
+            lately: Lately::default(),
             clean: BinaryHeap::new(),
             count: [0; STATES],
             grain,
@@ -131,12 +148,12 @@ impl Pages {
 
     /// The extent that has a page, and where it begins.
     pub(super) fn find(&self, file: FileId, page: u64) -> Option<(u64, Extent)> {
-        if let Some(known) = self.found.get().and_then(|found| found.of(file, page)) {
+        if let Some(known) = self.lately.of(file, page) {
             return known;
         }
         let before = self.files.get(&file).and_then(|this| this.extents.range(..=page).next_back());
         let extent = before.filter(|(_, extent)| extent.end > page).map(|(start, extent)| (*start, *extent));
-        self.found.set(Some(Found { file, page, extent }));
+        self.lately.note(file, page, extent);
         extent
     }
 
@@ -327,7 +344,7 @@ impl Pages {
             && before.is_like(&extent)
         {
             before.end = extent.end;
-            self.found.set(Some(Found { file, page: from, extent: Some((from, *before)) }));
+            self.lately.note(file, from, Some((from, *before)));
             self.count[extent.state as usize] += extent.end - start;
             return;
         }
@@ -362,7 +379,7 @@ impl Pages {
             _ => {}
         }
         // What has just changed is what is most often asked for next.
-        self.found.set(Some(Found { file, page: start, extent: Some((start, *extent)) }));
+        self.lately.note(file, start, Some((start, *extent)));
     }
 
     /// An extent is not there any more.
@@ -373,7 +390,7 @@ impl Pages {
         {
             this.dirty.remove(&start);
         }
-        self.found.set(None);
+        self.lately.forget(file);
     }
 
     /// Removes entries of extents that have changed since, if they are three quarters of all.

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::hash::Hasher;
 use std::os::fd::AsFd;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use iogate_core::hash::IdHasher;
 use iogate_core::wire::Identity;
@@ -31,8 +31,16 @@ pub(super) struct FileSystems {
 #[derive(Default)]
 struct Names {
     of_device: HashMap<u64, u64>,
+    /// What is mounted, by its device. No device of a subvolume is in it: kept, so that the list is not read for each of their files.
+    mounted: Arc<HashMap<u64, Mounted>>,
     /// The list of mounts, which tells of changes.
     mounts: Option<File>,
+}
+
+/// What is mounted, as the list of mounts calls it.
+struct Mounted {
+    fs_type: String,
+    source: String,
 }
 
 impl FileSystems {
@@ -68,27 +76,37 @@ impl FileSystems {
 
     /// A number for the name of the file system that a descriptor's file is on.
     fn name(&self, device: u64, fd: impl AsFd) -> Result<u64, Errno> {
-        if let Some(&name) = self.names().of_device.get(&device) {
+        let names = self.names()?;
+        if let Some(&name) = names.of_device.get(&device) {
             return Ok(name);
         }
+        let mounted = Arc::clone(&names.mounted);
+        drop(names);
         // Without the lock: to ask a network file system may take long.
         let id = rustix::fs::fstatvfs(fd)?.f_fsid;
-        let mounts = Mount::all().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-        let mount = mounts.iter().find(|mount| mount.device == device);
+        let mount = mounted.get(&device);
         let name = number(device, id, mount);
         if mount.is_some() {
-            self.names().of_device.insert(device, name);
+            let mut names = self.names()?;
+            // Else the device may be another one's meanwhile.
+            if Arc::ptr_eq(&names.mounted, &mounted) {
+                names.of_device.insert(device, name);
+            }
         }
         Ok(name)
     }
 
     /// What is known, and is so still.
-    fn names(&self) -> std::sync::MutexGuard<'_, Names> {
+    fn names(&self) -> Result<MutexGuard<'_, Names>, Errno> {
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         if !names.is_current() {
-            *names = Names { of_device: HashMap::new(), mounts: File::open("/proc/self/mountinfo").ok() };
+            // A change is told once: if the list cannot be read now, nothing old is to be left.
+            *names = Names::default();
+            // Opened before it is read: it tells of what changes from here on.
+            let mounts = File::open("/proc/self/mountinfo").ok();
+            *names = Names { of_device: HashMap::new(), mounted: Arc::new(Mounted::all()?), mounts };
         }
-        names
+        Ok(names)
     }
 }
 
@@ -102,9 +120,22 @@ impl Names {
     }
 }
 
+impl Mounted {
+    /// All, by their devices. No file system is asked for that.
+    fn all() -> Result<HashMap<u64, Mounted>, Errno> {
+        let mounts = Mount::all().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        let mut all = HashMap::new();
+        for Mount { device, fs_type, source, .. } in mounts {
+            // One device can be mounted in several places, by several names: the first counts.
+            all.entry(device).or_insert(Mounted { fs_type, source });
+        }
+        Ok(all)
+    }
+}
+
 /// The file system's own id, where that is more than the number of its device, and what is mounted: copies have the same id, and network
 /// file systems often none.
-fn number(device: u64, id: u64, mount: Option<&Mount>) -> u64 {
+fn number(device: u64, id: u64, mount: Option<&Mounted>) -> u64 {
     let mut hasher = IdHasher::default();
     hasher.write_u64(if id == device { 0 } else { id });
     if let Some(mount) = mount {
@@ -133,16 +164,8 @@ mod tests {
 
     use super::*;
 
-    fn mount(source: &str) -> Mount {
-        Mount {
-            id: 1,
-            device: 50,
-            root: "/".into(),
-            point: "/mnt".into(),
-            fs_type: "nfs".into(),
-            source: source.into(),
-            options: Vec::new(),
-        }
+    fn mount(source: &str) -> Mounted {
+        Mounted { fs_type: "nfs".into(), source: source.into() }
     }
 
     fn known(device: u64, birth: u64) -> Known {
@@ -182,6 +205,10 @@ mod tests {
         let device = stat::of(&proc).unwrap().device;
         assert!(systems.names.lock().unwrap().of_device.contains_key(&device));
         assert_eq!(systems.identity_of(&proc).unwrap(), found);
+        // As of a subvolume: no mount has this device, and it is not remembered.
+        let subvolume = systems.name(u64::MAX, &proc).unwrap();
+        assert!(!systems.names.lock().unwrap().of_device.contains_key(&u64::MAX));
+        assert_eq!(systems.name(u64::MAX, &proc).unwrap(), subvolume);
         systems.names.lock().unwrap().mounts = None;
         assert_eq!(systems.identity_of(&proc).unwrap(), found, "asked again");
     }

@@ -6,7 +6,9 @@ use std::process::{Command, ExitStatus};
 
 use anyhow::{Context, anyhow};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, getpgid, getpgrp, getpid, getsid, kill_process, waitid,
+};
 use signal_hook::consts::{SIGALRM, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH};
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
@@ -49,7 +51,7 @@ impl Signals {
         let pid = Pid::from_child(&child);
         let handle = self.0.handle();
         let passing = std::thread::spawn(move || {
-            for origin in self.0.forever().filter(|origin| !is_known(origin)) {
+            for origin in self.0.forever().filter(|origin| !is_known(origin, pid)) {
                 if let Some(signal) = Signal::from_named_raw(origin.signal) {
                     // It may have ended just now.
                     let _ = kill_process(pid, signal);
@@ -65,9 +67,15 @@ impl Signals {
     }
 }
 
-/// Whether the program has a signal by itself: a terminal's keys and its size concern all processes in its foreground.
-fn is_known(origin: &Origin) -> bool {
-    origin.cause == Cause::Kernel && matches!(origin.signal, SIGINT | SIGQUIT | SIGWINCH)
+/// Whether the program has a signal by itself: a terminal's concern all processes of a group, which the program may have left (`timeout`
+/// does). But a hangup may be told to the session's leader alone.
+fn is_known(origin: &Origin, pid: Pid) -> bool {
+    let is_of_terminal = match origin.signal {
+        SIGINT | SIGQUIT | SIGWINCH => true,
+        SIGHUP => getsid(None) != Ok(getpid()),
+        _ => false,
+    };
+    origin.cause == Cause::Kernel && is_of_terminal && getpgid(Some(pid)) == Ok(getpgrp())
 }
 
 /// What this process ends with for a program that has ended.

@@ -194,6 +194,24 @@ fn who_waits_behind_its_own_request_at_a_cap_waits_for_the_cap() {
     gate.complete(101, second);
 }
 
+/// Without a policy nobody waits for a cap.
+#[test]
+fn who_waits_behind_its_own_request_does_not_wait_for_a_cap_that_is_gone() {
+    let mut gate = Example::new(SchedulerKind::Fifo, 1);
+    let capped =
+        Entitlement { max: Rate { requests: NonZero::new(10), ..Rate::default() }, ..Entitlement::default() };
+    let policy = Policy { apps: [(AppId(1), capped)].into_iter().collect(), ..Policy::default() };
+    gate.gate.set_policy(Time::ZERO, Some(&policy)).unwrap();
+    (0..3).for_each(|_| gate.submit(0, 1, 1, 0));
+    let first = gate.next(0);
+    gate.complete(6, first);
+    assert_eq!(gate.next(6), None);
+    assert_eq!(gate.of(50, 1), (vec![(Cause::Order, 4), (Cause::Cap, 44), (Cause::Own, 2)], vec![(1, 6)]));
+    gate.gate.set_policy(Example::at(50), None).unwrap();
+    assert!(gate.next(50).is_some());
+    assert_eq!(gate.of(60, 1), (vec![(Cause::Order, 9), (Cause::Cap, 44), (Cause::Own, 7)], vec![(1, 16)]));
+}
+
 /// Of what was put together into one dispatch, the part that somebody overlaps.
 #[test]
 fn who_waits_behind_a_merged_dispatch_waits_for_the_part_that_it_overlaps() {

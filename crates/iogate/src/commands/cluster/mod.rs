@@ -72,6 +72,10 @@ fn up(args: &ClusterUpArgs) -> Result<(), Failure> {
             config.name
         )));
     }
+    if !running && config.network.is_some() {
+        // Before anything is written, so that this folder does not look like the running cluster's.
+        network::check_unused(&config.name)?;
+    }
     if is_changed {
         // Certificates are of the hosts that there were.
         let _ = std::fs::remove_file(folder.join(certificates::AUTHORITY));
@@ -341,8 +345,9 @@ fn down(args: &ClusterDownArgs) -> Result<(), Failure> {
         }
         let _ = std::fs::remove_file(process::pid_file(&folder, &node.name));
     }
-    if config.network.is_some() {
-        network::down(&config.name, &nodes);
+    // Where none of this folder's ran, it may be that of a cluster of the same name in another folder.
+    if config.network.is_some() && (stopped > 0 || !network::is_used(&config.name)) {
+        network::down(&config.name);
     }
     let name = &config.name;
     if args.purge {
@@ -360,12 +365,19 @@ fn down(args: &ClusterDownArgs) -> Result<(), Failure> {
     ))
 }
 
-/// Where the data of a cluster is that has been up, if its file says so: as its first server knows it, which has the whole path.
+/// Where the data of a cluster is that has been up, if its file says so and that is not below its folder: as its first server knows it,
+/// which has the whole path.
 fn data_elsewhere(config: &Config, folder: &Path) -> Option<PathBuf> {
     let said = config.servers.directory.as_ref()?;
     let server = std::fs::read_to_string(folder.join("server-0.toml")).ok();
     let server = server.and_then(|text| crate::commands::serve::config::Config::parse(&text).ok());
     let objects = server.and_then(|server| server.export.into_iter().find_map(|export| export.directory));
     let data = objects.and_then(|objects| Some(objects.parent()?.parent()?.to_owned()));
-    Some(data.unwrap_or_else(|| said.clone()))
+    let data = data.unwrap_or_else(|| said.clone());
+    // What is below the folder goes with it.
+    let is_below = match (data.canonicalize(), folder.canonicalize()) {
+        (Ok(data), Ok(folder)) => data.starts_with(folder),
+        _ => data.starts_with(folder),
+    };
+    (!is_below).then_some(data)
 }

@@ -19,6 +19,45 @@ fn link(cluster: &str, kind: char, number: usize) -> String {
     format!("io{kind}{:06x}{number}", hash & 0xff_ffff)
 }
 
+/// The namespaces of a cluster's nodes that exist, also of an attempt with more nodes than its file has now.
+fn namespaces(cluster: &str) -> Vec<String> {
+    let shown = call("ip", &["netns", "list"]).unwrap_or_default();
+    // Behind a name there may be an `(id: 0)`.
+    let names = shown.lines().filter_map(|line| line.split_ascii_whitespace().next());
+    names.filter(|space| is_of(cluster, space)).map(str::to_owned).collect()
+}
+
+fn is_of(cluster: &str, space: &str) -> bool {
+    let node = space.strip_prefix(&namespace(cluster, "")).unwrap_or_default();
+    let number = node.strip_prefix("server-").or_else(|| node.strip_prefix("forwarder-"));
+    number.is_some_and(is_number)
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// A process in a namespace of a cluster's nodes, and which namespace that is.
+fn user(cluster: &str) -> Option<(String, String)> {
+    namespaces(cluster).into_iter().find_map(|space| {
+        let pids = call("ip", &["netns", "pids", &space]).ok()?;
+        let pid = pids.split_ascii_whitespace().next()?.to_owned();
+        Some((pid, space))
+    })
+}
+
+/// Whether anybody uses the network of a cluster of this name.
+pub(super) fn is_used(cluster: &str) -> bool {
+    user(cluster).is_some()
+}
+
+/// Refuses where nodes run that are not the folder's own: they would lose their network. For a folder of which no node runs.
+pub(super) fn check_unused(cluster: &str) -> Result<(), Failure> {
+    let Some((pid, space)) = user(cluster) else { return Ok(()) };
+    let error = anyhow!("a cluster {cluster} runs from another folder (process {pid} in {space})");
+    Err(Failure::failed(error).hint("end it first with `iogate cluster down FILE --dir DIR`"))
+}
+
 fn bridge(cluster: &str) -> String {
     link(cluster, 'b', 0)
 }
@@ -39,7 +78,8 @@ pub(super) fn up(cluster: &str, nodes: &[Node], network: &Network) -> Result<(),
             .hint("leave [network] out to have the nodes on the loopback interface"));
     }
     let rate = network.bandwidth.as_deref().map(rate).transpose()?;
-    down(cluster, nodes);
+    check_unused(cluster)?;
+    down(cluster);
     let address = host_address().to_string();
     let there = call("ip", &["-oneline", "-4", "addr", "show", "to", &address])?;
     if let Some(interface) = interface(&there) {
@@ -49,7 +89,7 @@ pub(super) fn up(cluster: &str, nodes: &[Node], network: &Network) -> Result<(),
     }
     let made = make(cluster, nodes, rate.as_deref());
     if made.is_err() {
-        down(cluster, nodes);
+        down(cluster);
     }
     made
 }
@@ -84,13 +124,25 @@ fn interface(shown: &str) -> Option<&str> {
     shown.split_ascii_whitespace().nth(1)
 }
 
-/// Removes what is there; what is not there does not matter.
-pub(super) fn down(cluster: &str, nodes: &[Node]) {
-    for (number, node) in nodes.iter().enumerate() {
-        let _ = call("ip", &["link", "del", &link(cluster, 'v', number)]);
-        let _ = call("ip", &["netns", "del", &namespace(cluster, &node.name)]);
+/// Removes what is there, also of an attempt with more nodes; what is not there does not matter.
+pub(super) fn down(cluster: &str) {
+    // First, as the kernel removes the links of a namespace some time after it.
+    for name in links(cluster, &call("ip", &["-oneline", "link"]).unwrap_or_default()) {
+        let _ = call("ip", &["link", "del", name]);
+    }
+    for space in namespaces(cluster) {
+        let _ = call("ip", &["netns", "del", &space]);
     }
     let _ = call("ip", &["link", "del", &bridge(cluster)]);
+}
+
+/// The nodes' links among those that `ip` has shown, a line for each: `3: iov3fa2c10@if2: <BROADCAST> ...`.
+fn links<'a>(cluster: &str, shown: &'a str) -> Vec<&'a str> {
+    let first = link(cluster, 'v', 0);
+    let stem = first.strip_suffix('0').unwrap_or(&first);
+    let names =
+        shown.lines().filter_map(|line| line.split_ascii_whitespace().nth(1)?.split(['@', ':']).next());
+    names.filter(|name| name.strip_prefix(stem).is_some_and(is_number)).collect()
 }
 
 /// `1Gbit/s` as `tc` writes it.
@@ -130,6 +182,18 @@ mod tests {
         let shown = "5: iob3fa2c10    inet 10.77.0.1/24 scope global iob3fa2c10\\       valid_lft forever\n";
         assert_eq!(interface(shown), Some("iob3fa2c10"));
         assert_eq!(interface(""), None);
+    }
+
+    #[test]
+    fn what_is_of_a_cluster_is_known_by_its_name() {
+        assert!(is_of("a", "iogate-a-server-0") && is_of("a", "iogate-a-forwarder-63"));
+        for other in ["iogate-a-server-server-0", "iogate-b-server-0", "iogate-a-", "iogate-a-server-", "a"] {
+            assert!(!is_of("a", other), "{other}");
+        }
+        let (one, other) = (link("a", 'v', 17), link("b", 'v', 0));
+        let bridge = bridge("a");
+        let shown = format!("1: lo: <UP>\n7: {one}@if2: <UP>\n8: {other}@if2: <UP>\n9: {bridge}: <UP>");
+        assert_eq!(links("a", &shown), [one.as_str()]);
     }
 
     #[test]

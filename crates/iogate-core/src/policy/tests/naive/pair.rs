@@ -31,7 +31,7 @@ impl Pair {
                 self.serving.push((self.now + took, class, id, took));
             }
             let to_do = !self.queue.is_empty() || self.serving.len() == self.depth;
-            let real = self.real.next(at, if to_do { ToDo::Some } else { ToDo::None });
+            let real = self.real.next(at, if to_do { Work::Here } else { Work::Nothing });
             let naive = self.naive.next(self.now, to_do);
             match (real, naive) {
                 (Next::Admit(id), Ok(class)) => {
