@@ -55,8 +55,8 @@ struct Found {
     extent: Option<(u64, Extent)>,
 }
 
-/// What was found or changed last: a read asks for one page several times, and files take turns. Files whose numbers have the same remainder
-/// share a place.
+/// What was found or changed last: a read asks for one page several times, and files take turns. Files whose numbers have the same
+/// remainder share a place.
 #[derive(Debug, Default)]
 struct Lately([Cell<Option<Found>>; 8]);
 
