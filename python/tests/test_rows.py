@@ -85,7 +85,7 @@ def test_a_name_that_is_taken_meanwhile_is_said_in_a_line(tmp_path: Path) -> Non
     said = f"^{trace}: cannot be written: Is a directory$"
     with pytest.raises(ConversionError, match=said), _opened(str(trace)) as place:
         trace.mkdir()
-        assert Path(place).is_file()
+        assert isinstance(place, str) and Path(place).is_file()
     assert list(tmp_path.iterdir()) == [trace]
     # What is not the output's is not said of it.
     with pytest.raises(OSError, match="No space"), _opened(str(tmp_path / "other.csv")):
