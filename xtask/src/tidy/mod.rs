@@ -1,10 +1,11 @@
-//! `cargo xtask tidy`: layers, file sizes, documented paths, the handbook, versions, words, headers, comments, shell scripts, stores,
-//! tables of modules, writers.
+//! `cargo xtask tidy`: layers, file sizes, documented paths, the handbook, features of crates, versions, words, headers, comments, shell
+//! scripts, stores, tables of modules, writers.
 //!
 //! Each check is a function from the text of the tree to what it found, so that it can be tested without files.
 
 mod book;
 mod comments;
+mod features;
 mod headers;
 mod layers;
 mod paths;
@@ -44,6 +45,7 @@ pub(crate) const HELP: &str = "\
   book      docs/SUMMARY.md lists each page below docs/ once. Each link of a page, and of README.md, leads from the page's folder
             to a file of the repository, and to a heading of it if it names one.
   versions  python/pyproject.toml, the lock files and the newest numbered section of CHANGELOG.md have the version of Cargo.toml.
+  features  Tests ask no crate from outside for a feature that nothing else of the workspace asks it for.
   words     No host name of a package registry, and no absolute path of a developer's machine.
   headers   Each .rs file of a crate starts with a `//!` line that says its purpose.
   comments  No line of a comment is wider than 140 columns, but rows of tables and addresses.
@@ -154,6 +156,7 @@ pub(crate) fn run(root: &Path, fix: bool) -> Result<bool> {
     }
     findings.extend(paths::check(&tree));
     findings.extend(book::check(&tree));
+    findings.extend(features::check(&tree));
     findings.extend(versions::check(&tree));
     findings.extend(words::check(&tree));
     findings.extend(headers::check(&tree));
