@@ -29,6 +29,17 @@ struct Cluster {
 }
 
 impl Cluster {
+    /// One whose forwarder is gone, and whose server is stopped: the next forwarder waits for that. The processes of both.
+    fn whose_next_forwarder_waits() -> (Cluster, [Pid; 2]) {
+        let cluster = Cluster::new("servers = { count = 1 }\nforwarders = { count = 1 }\n");
+        cluster.up();
+        let [server, forwarder] = ["server-0", "forwarder-0"].map(|node| cluster.pid(node).unwrap());
+        kill_process(forwarder, Signal::KILL).unwrap();
+        eventually("the forwarder ends", || (!runs(forwarder)).then_some(()));
+        kill_process(server, Signal::STOP).unwrap();
+        (cluster, [server, forwarder])
+    }
+
     fn new(layers: &str) -> Cluster {
         let cluster = Cluster { folder: tempfile::tempdir().unwrap() };
         cluster.describe(layers);
@@ -109,13 +120,7 @@ impl Drop for Up {
 
 #[test]
 fn a_node_that_was_starting_when_up_was_killed_is_found() {
-    let cluster = Cluster::new("servers = { count = 1 }\nforwarders = { count = 1 }\n");
-    cluster.up();
-    let [server, forwarder] = ["server-0", "forwarder-0"].map(|node| cluster.pid(node).unwrap());
-    kill_process(forwarder, Signal::KILL).unwrap();
-    eventually("the forwarder ends", || (!runs(forwarder)).then_some(()));
-    // The next one waits for a server that does not answer.
-    kill_process(server, Signal::STOP).unwrap();
+    let (cluster, [server, forwarder]) = Cluster::whose_next_forwarder_waits();
     let mut up = Up(cluster.command(&["up", "it.toml"]).stderr(Stdio::null()).spawn().unwrap());
     let starting = eventually("the forwarder's process is noted, or there is none", || {
         let noted = cluster.pid("forwarder-0").filter(|pid| *pid != forwarder);
@@ -131,13 +136,7 @@ fn a_node_that_was_starting_when_up_was_killed_is_found() {
 
 #[test]
 fn a_cluster_that_is_just_being_started_is_left_alone() {
-    let cluster = Cluster::new("servers = { count = 1 }\nforwarders = { count = 1 }\n");
-    cluster.up();
-    let [server, forwarder] = ["server-0", "forwarder-0"].map(|node| cluster.pid(node).unwrap());
-    kill_process(forwarder, Signal::KILL).unwrap();
-    eventually("the forwarder ends", || (!runs(forwarder)).then_some(()));
-    // The next one waits for a server that does not answer.
-    kill_process(server, Signal::STOP).unwrap();
+    let (cluster, [server, forwarder]) = Cluster::whose_next_forwarder_waits();
     let mut up = Up(cluster.command(&["up", "it.toml"]).stdout(Stdio::null()).spawn().unwrap());
     let starting = eventually("the forwarder's process is noted", || {
         cluster.pid("forwarder-0").filter(|pid| *pid != forwarder)

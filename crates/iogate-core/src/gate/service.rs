@@ -215,14 +215,22 @@ impl Service {
         pending: &mut Pending,
         released: &mut Vec<SlotId>,
     ) -> (QueueId, u64) {
-        let Record { file, op, end, began, first, waiters, prev, next, .. } = *self.record(id);
+        let Record { file, op, end, target, began, counted, first, waiters, prev, next, .. } =
+            *self.record(id);
         collect(waiters, pending, released);
-        if !pending.stats.is_sums_only() {
-            self.count_parts(now, id, pending);
-        }
-        let mut slot = first;
+        let counts_each = !pending.stats.is_sums_only();
+        let (mut slot, mut of_app, mut app) = (first, Counted::NONE, pending.slot(first).app);
         while slot != NONE {
-            let Slot { next, waiters, .. } = *pending.slot(slot);
+            let part = pending.slot(slot);
+            let (next, waiters) = (part.next, part.waiters);
+            if counts_each {
+                let (bytes, arrival, of) = (part.bytes, part.arrival, part.app);
+                if of != app {
+                    count(pending.stats.apps.sums_of_late(app), &of_app, now, began, op);
+                    (app, of_app) = (of, Counted::NONE);
+                }
+                of_app.add(bytes, arrival, began.since(arrival));
+            }
             collect(waiters, pending, released);
             pending.release(slot);
             slot = next;
@@ -238,32 +246,17 @@ impl Service {
         self.records[id.0 as usize].first = NONE;
         self.free.push(id.0);
 
-        let stats = &mut pending.stats.ops[op as usize];
-        stats.service_ns.record(now.since(began).as_nanos());
-        stats.failed += u64::from(outcome == Outcome::Failed);
-        (QueueId::new(file, op), end)
-    }
-
-    /// Counts a dispatch that ends, for its file, its target and its applications.
-    fn count_parts(&self, now: Time, id: DispatchId, pending: &mut Pending) {
-        let Record { file, op, target, began, ref counted, first, .. } = *self.record(id);
-        let (mut slot, mut of_app, mut app) = (first, Counted::NONE, pending.slot(first).app);
-        while slot != NONE {
-            let part = pending.slot(slot);
-            let (next, waited) = (part.next, began.since(part.arrival));
-            let (bytes, arrival, of) = (part.bytes, part.arrival, part.app);
-            if of != app {
-                count(pending.stats.apps.sums_of_late(app), &of_app, now, began, op);
-                (app, of_app) = (of, Counted::NONE);
-            }
-            of_app.add(bytes, arrival, waited);
-            slot = next;
-        }
+        let queue = QueueId::new(file, op);
         let file = pending.files[file as usize].id;
         let stats = &mut pending.stats;
-        count(stats.apps.sums_of_late(app), &of_app, now, began, op);
-        stats.files.sums(file).add(counted, now);
-        stats.targets.sums(target).add(counted, now);
+        if counts_each {
+            count(stats.apps.sums_of_late(app), &of_app, now, began, op);
+            stats.files.sums(file).add(&counted, now);
+            stats.targets.sums(target).add(&counted, now);
+        }
+        stats.ops[op as usize].service_ns.record(now.since(began).as_nanos());
+        stats.ops[op as usize].failed += u64::from(outcome == Outcome::Failed);
+        (queue, end)
     }
 }
 

@@ -30,6 +30,16 @@ impl Example {
         Example { gate, count: 0 }
     }
 
+    /// One in which application 1 may have ten requests a second.
+    fn capped() -> Example {
+        let mut gate = Example::new(SchedulerKind::Fifo, 1);
+        let max = Rate { requests: NonZero::new(10), ..Rate::default() };
+        let capped = Entitlement { max, ..Entitlement::default() };
+        let policy = Policy { apps: [(AppId(1), capped)].into_iter().collect(), ..Policy::default() };
+        gate.gate.set_policy(Time::ZERO, Some(&policy)).unwrap();
+        gate
+    }
+
     fn at(ms: u64) -> Time {
         Time::ZERO + Span::from_millis(ms)
     }
@@ -134,11 +144,7 @@ fn positioning_is_charged_to_who_came_between() {
 
 #[test]
 fn caps_and_shares_of_a_policy_are_told_apart() {
-    let mut gate = Example::new(SchedulerKind::Fifo, 1);
-    let capped =
-        Entitlement { max: Rate { requests: NonZero::new(10), ..Rate::default() }, ..Entitlement::default() };
-    let policy = Policy { apps: [(AppId(1), capped)].into_iter().collect(), ..Policy::default() };
-    gate.gate.set_policy(Time::ZERO, Some(&policy)).unwrap();
+    let mut gate = Example::capped();
     let mut going = None;
     for ms in 0..1000 {
         if ms == 0 {
@@ -174,11 +180,7 @@ fn caps_and_shares_of_a_policy_are_told_apart() {
 /// One that waits behind one of its own application, which waits for its cap, waits for the cap; behind one in service, for that.
 #[test]
 fn who_waits_behind_its_own_request_at_a_cap_waits_for_the_cap() {
-    let mut gate = Example::new(SchedulerKind::Fifo, 1);
-    let capped =
-        Entitlement { max: Rate { requests: NonZero::new(10), ..Rate::default() }, ..Entitlement::default() };
-    let policy = Policy { apps: [(AppId(1), capped)].into_iter().collect(), ..Policy::default() };
-    gate.gate.set_policy(Time::ZERO, Some(&policy)).unwrap();
+    let mut gate = Example::capped();
     (0..3).for_each(|_| gate.submit(0, 1, 1, 0));
     let first = gate.next(0);
     assert_eq!(gate.next(0), None);
@@ -197,11 +199,7 @@ fn who_waits_behind_its_own_request_at_a_cap_waits_for_the_cap() {
 /// Without a policy nobody waits for a cap.
 #[test]
 fn who_waits_behind_its_own_request_does_not_wait_for_a_cap_that_is_gone() {
-    let mut gate = Example::new(SchedulerKind::Fifo, 1);
-    let capped =
-        Entitlement { max: Rate { requests: NonZero::new(10), ..Rate::default() }, ..Entitlement::default() };
-    let policy = Policy { apps: [(AppId(1), capped)].into_iter().collect(), ..Policy::default() };
-    gate.gate.set_policy(Time::ZERO, Some(&policy)).unwrap();
+    let mut gate = Example::capped();
     (0..3).for_each(|_| gate.submit(0, 1, 1, 0));
     let first = gate.next(0);
     gate.complete(6, first);
