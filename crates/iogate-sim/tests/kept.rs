@@ -1,5 +1,5 @@
 //! A choice that begins with what was learnt of the storage before, against one that begins anew and one with a measured profile.
-//! `docs/auto.md` has the figures, which the long test prints:
+//! `docs/explanation/choosing.md` has the figures, which the long test prints:
 //!
 //! `KEPT_SET=tuning KEPT_MIXES=160 cargo test -p iogate-sim --test kept -- --ignored --nocapture`
 

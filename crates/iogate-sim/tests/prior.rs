@@ -23,13 +23,13 @@ fn the_committed_tree_is_grown_from_the_committed_situations() {
     );
     let folds = folds(&situations);
     // What the handbook says of it.
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/auto.md");
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/explanation/choosing.md");
     let docs = std::fs::read_to_string(docs).unwrap();
     for Fold { from, on, situations, gain, best, harmed } in &folds {
         let times = |sum: i64| format!("{:.3}", (sum as f64 / 1e6 / *situations as f64).exp());
         let row =
             format!("| {from} | {on} | {situations} | {} | {} | {harmed} |\n", times(*gain), times(*best));
-        assert!(docs.contains(&row), "docs/auto.md: {row}");
+        assert!(docs.contains(&row), "docs/explanation/choosing.md: {row}");
     }
     assert!(folds[0].gain > 0 && folds[1].gain > 0 && folds[1].situations == situations.len(), "{folds:?}");
 }

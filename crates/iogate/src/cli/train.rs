@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 
-/// Make the tree again that says what an automatic choice begins with (docs/auto.md)
+/// Make the tree again that says what an automatic choice begins with (docs/explanation/choosing.md)
 ///
 /// It is grown from what became of random situations: mixes of applications on random storage, each carried out with each scheduler that is
 /// considered, in virtual time. The same situations give the same tree, byte for byte. Prints how good a tree is for
