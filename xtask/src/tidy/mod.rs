@@ -1,5 +1,5 @@
-//! `cargo xtask tidy`: layers, file sizes, documented paths, the handbook, features of crates, versions, words, headers, comments, shell
-//! scripts, stores, tables of modules, writers.
+//! `cargo xtask tidy`: layers, file sizes, documented paths, the handbook, quoted figures, features of crates, versions, words, headers,
+//! comments, shell scripts, stores, tables of modules, writers.
 //!
 //! Each check is a function from the text of the tree to what it found, so that it can be tested without files.
 
@@ -9,6 +9,7 @@ mod features;
 mod headers;
 mod layers;
 mod paths;
+mod quotes;
 mod shell;
 mod sizes;
 mod stores;
@@ -44,6 +45,8 @@ pub(crate) const HELP: &str = "\
             exists and a function whose name occurs in that file.
   book      docs/SUMMARY.md lists each page below docs/ once. Each link of a page, and of README.md, leads from the page's folder
             to a file of the repository, and to a heading of it if it names one.
+  quotes    A link of a page whose title is `TABLE | ROW | COLUMN` has as its text what that cell of the page that it leads to begins with. TABLE
+            is the line before the table, or the heading of its section. `--fix` puts in what the cell has now.
   versions  python/pyproject.toml, the lock files and the newest numbered section of CHANGELOG.md have the version of Cargo.toml.
   features  Tests ask no crate from outside for a feature that nothing else of the workspace asks it for.
   words     No host name of a package registry, and no absolute path of a developer's machine.
@@ -153,6 +156,16 @@ pub(crate) fn run(root: &Path, fix: bool) -> Result<bool> {
         findings.extend(too_long.into_iter().filter(|finding| finding.path != sizes::LIST));
     } else {
         findings.extend(too_long);
+    }
+    let (quoted, mended) = quotes::check(&tree);
+    if fix && !mended.is_empty() {
+        for (page, text) in &mended {
+            std::fs::write(root.join(page), text).with_context(|| format!("cannot write {page}"))?;
+            println!("tidy: figures that {page} quotes are up to date now");
+        }
+        findings.extend(quotes::check(&Tree::read(root)?).0);
+    } else {
+        findings.extend(quoted);
     }
     findings.extend(paths::check(&tree));
     findings.extend(book::check(&tree));

@@ -5,7 +5,8 @@
 //! the tree, which names a scheduler. From then on windows are simulated and judged as ever, and what was chosen here is left like
 //! anything else.
 //!
-//! It is only for storage whose prices are known. `iogate train` makes `table` again, byte for byte; `docs/explanation/choosing.md` tells how good it is.
+//! It is only for storage whose prices are known. `iogate train` makes `table` again, byte for byte;
+//! `docs/explanation/choosing.md` tells how good it is.
 
 mod table;
 mod traits;
