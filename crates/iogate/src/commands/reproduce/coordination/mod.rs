@@ -72,8 +72,8 @@ pub(super) fn page(lab: &Lab<'_>) -> Result<Reproduced, Failure> {
 /// A request's time; and from its start to the end of what was served before, in seconds.
 const T: f64 = 1.0;
 const BEFORE: f64 = 0.5;
-/// How far a mean may be from its formula, in units of T. Jitter takes a tenth of it, as it adds up to a millisecond to a request's way, and
-/// as much to its answer's; the rest is for chance.
+/// How far a mean may be from its formula, in units of T. Jitter takes a tenth of it, as it adds up to a millisecond to a request's way,
+/// and as much to its answer's; the rest is for chance.
 const NEAR: f64 = 0.02;
 
 /// The mean completion time of all applications but the first over all rounds, in units of T.
