@@ -139,8 +139,8 @@ fn formulas_figure(results: &Experiment) -> Result<Figure<'_>, Failure> {
                 m t - t / m^n * sum(k^n, k < m) on average (1), servers in step after (m + 1) t / 2 (2); the difference is (3). Ours \
                 asks again and again, by the clock, in rounds that are over before the next, and takes the mean of them for each seed. A \
                 request takes a second, and by up to a millisecond of jitter it reaches its server, in an order of each server's own, and \
-                its answer comes back: a mean may be later by that. How many rounds it takes was found by adding some until each mean was \
-                decided; the seeds that are shown are others."
+                its answer comes back: a mean may be later by that. That is little of t: where jitter was a hundredth of it, it took up \
+                what a mean may be off, and many were undecided."
             .into(),
         sheet,
         tables: vec![("Mean completion time in units of t".into(), table)],

@@ -164,8 +164,8 @@ fn all(results: &Results) -> Result<Figure<'_>, Failure> {
         results: vec![direct, schedulers, shared],
         setup: "The thesis: makespans of reads and writes, of small and large requests, of three patterns, without forwarders and with \
                 each scheduler. Reads of shared files differ much from one run to the next: TWINS and those that it is compared with have \
-                more seeds there, by which they are compared. How many it takes until it is decided whether TWINS (1 ms) is faster was \
-                found with other seeds than are shown."
+                more seeds there, by which they are compared. How many it takes was found on one of the comparisons, with other seeds \
+                than are shown."
             .into(),
         sheet,
         tables,
