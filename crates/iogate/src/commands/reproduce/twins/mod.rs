@@ -45,6 +45,8 @@ pub(super) const TWINS_8MS: &str = "twins(window=8ms)";
 struct Results {
     direct: Experiment,
     schedulers: Experiment,
+    /// What the headlines compare of these, by more seeds.
+    shared: Experiment,
     collective: Experiment,
     server_windows: Experiment,
     windows: Experiment,
@@ -53,6 +55,8 @@ struct Results {
     contention_direct: Experiment,
     two: Experiment,
     two_direct: Experiment,
+    /// Both started together, by more seeds.
+    together: Experiment,
     depth: Experiment,
     below: Experiment,
     below_direct: Experiment,
@@ -64,6 +68,7 @@ pub(super) fn page(lab: &Lab<'_>) -> Result<Reproduced, Failure> {
     let results = Results {
         direct: of("direct")?,
         schedulers: of("schedulers")?,
+        shared: of("shared-reads")?,
         collective: of("collective")?,
         server_windows: of("server-windows")?,
         windows: of("windows")?,
@@ -72,6 +77,7 @@ pub(super) fn page(lab: &Lab<'_>) -> Result<Reproduced, Failure> {
         contention_direct: of("contention-direct")?,
         two: of("two-applications")?,
         two_direct: of("two-applications-direct")?,
+        together: of("two-together")?,
         depth: of("depth")?,
         below: of("below")?,
         below_direct: of("below-direct")?,
@@ -120,6 +126,11 @@ pub(super) fn name(gate: &str) -> &str {
         "twins(window=1ms,split=true)" => "twins, 1 ms, split",
         other => other,
     }
+}
+
+/// Whether all of these are values of a key.
+fn has(results: &Experiment, key: &str, values: &[&str]) -> bool {
+    values.iter().all(|value| results.values(key).iter().any(|known| known == value))
 }
 
 /// A makespan with its interval.
