@@ -140,7 +140,7 @@ impl Directories for FileSystem {
 impl FileSystem {
     fn inode_of_dot(&self, node: &Node, number: usize) -> u64 {
         let parent = (number == 1 && node.id != ROOT_ID).then(|| self.nodes.parent_inode(node.id)).flatten();
-        parent.unwrap_or(node.inode)
+        parent.unwrap_or(node.number.inode)
     }
 
     /// Fetches the entries that follow those that were fetched before.
@@ -178,7 +178,7 @@ impl FileSystem {
     fn entry_plus(&self, parent: u64, entry: &Fetched, fresh: bool, changes: u64) -> EntryOut {
         let attr = &entry.attr;
         let known = attr.mode & libc::S_IFMT != 0
-            && (fresh || (self.nodes.changes() == changes && !self.nodes.knows(attr.inode)));
+            && (fresh || (self.nodes.changes() == changes && !self.nodes.knows(attr)));
         let node = known.then(|| self.nodes.enter((parent, &entry.name), attr).ok()).flatten();
         node.map_or_else(EntryOut::default, |node| self.entry_out(&node, attr))
     }

@@ -161,7 +161,7 @@ impl Files for FileSystem {
                 return Ok(file);
             }
             // The kernel looks the name up again, and finds another node.
-            self.nodes.is_another(&node, file.identity());
+            self.nodes.is_another(&node, file.identity(), &file.opened_attr()?);
             Err(io::Error::from_raw_os_error(libc::ESTALE))
         });
         let file = match opened {
@@ -185,7 +185,7 @@ impl Files for FileSystem {
         let attr = file.opened_attr().map_err(|error| errno_of(&error))?;
         let mut node = self.nodes.enter(place, &attr)?;
         if !node.is(file.identity()) {
-            self.nodes.is_another(&node, file.identity());
+            self.nodes.is_another(&node, file.identity(), &attr);
             let another = self.nodes.enter(place, &attr);
             self.nodes.forget(node.id, 1);
             node = another?;
