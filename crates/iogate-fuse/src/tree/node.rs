@@ -102,9 +102,11 @@ impl Node {
         self.handles.lock().expect("no list operation panics").push(Handle { file: file.clone(), flags });
     }
 
-    pub(super) fn closed(&self, file: &Arc<dyn TreeFile>) {
+    /// Of a file that was opened for what `flags` say: it may be open for something else too.
+    pub(super) fn closed(&self, file: &Arc<dyn TreeFile>, flags: u32) {
         let mut handles = self.handles.lock().expect("no list operation panics");
-        let closed = handles.iter().position(|handle| Arc::ptr_eq(&handle.file, file));
+        let is_closed = |handle: &Handle| Arc::ptr_eq(&handle.file, file) && handle.flags == flags;
+        let closed = handles.iter().position(is_closed);
         let closed = closed.map(|at| handles.swap_remove(at));
         drop(handles);
         drop(closed);
