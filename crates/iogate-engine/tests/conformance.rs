@@ -1,7 +1,9 @@
 //! What every store that keeps data must do, against an array of bytes as the model.
 
+use std::fs::{self, OpenOptions, Permissions};
 use std::io;
 use std::num::NonZero;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -308,6 +310,24 @@ fn concurrent_starts_keep_to_their_ranges() {
             assert!(bytes[1000..].iter().all(|byte| *byte == thread + 101), "slot {slot}");
         }
     });
+}
+
+#[test]
+fn a_file_that_its_maker_may_not_open_again_is_used_all_the_same() {
+    let root = tempfile::tempdir().unwrap();
+    fs::set_permissions(root.path(), Permissions::from_mode(0o777)).unwrap();
+    let store = directory(root.path(), Backend::Calls, true);
+    let path = root.path().join("object");
+    let make = || {
+        // SAFETY: takes and returns a number, and is about this thread only. Root is denied nothing.
+        unsafe { libc::setfsuid(12345) };
+        let made = OpenOptions::new().read(true).write(true).create_new(true).mode(0o444).open(&path);
+        store.adopt(made.unwrap().into())
+    };
+    let file = thread::scope(|scope| scope.spawn(make).join().unwrap()).unwrap();
+    write(&*store, &file, 0, &[7; 5000]);
+    assert_eq!(read(&*store, &file, 0, 5001), [7; 5000]);
+    assert_eq!(fs::read(&path).unwrap(), [7; 5000]);
 }
 
 #[test]

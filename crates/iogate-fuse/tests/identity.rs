@@ -1,14 +1,17 @@
-//! What is changed through a mount is the file that is open, whatever somebody else has put in its place meanwhile.
+//! What is changed through a mount is the file that is meant: the one that is open, whatever somebody else has put in its place
+//! meanwhile, and none of another file system that has the same number.
 
 mod common;
 
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use common::{Behind, Mount, can_mount};
 use iogate_fuse::MountOptions;
-use rustix::fs::XattrFlags;
+use rustix::fs::{AtFlags, Mode, OFlags, XattrFlags};
+use rustix::mount::{MountFlags, UnmountFlags};
 
 #[test]
 fn attributes_are_set_on_the_open_file_and_on_no_other() {
@@ -75,5 +78,66 @@ fn what_has_no_attributes_is_not_asked_for_them_until_it_gets_some() {
     while get() != Ok(b"two".to_vec()) {
         assert!(std::time::Instant::now() < patience);
         std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// An empty file system that is mounted in a directory until this is dropped.
+struct Disk(PathBuf);
+
+impl Disk {
+    fn new(at: PathBuf) -> Disk {
+        fs::create_dir(&at).unwrap();
+        rustix::mount::mount("none", &at, "tmpfs", MountFlags::empty(), None).unwrap();
+        Disk(at)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(&self.0, UnmountFlags::DETACH);
+    }
+}
+
+#[test]
+fn files_of_several_file_systems_below_a_mount_are_not_mixed_up() {
+    if !can_mount() {
+        return;
+    }
+    let options = MountOptions { metadata_timeout: Duration::from_secs(600), ..MountOptions::default() };
+    for behind in [Behind::Directory, Behind::Tree, Behind::Server] {
+        let mount = Mount::new(behind, &options);
+        let [one, two] = ["one", "two"].map(|name| mount.source.join(name));
+        let _disks = [one.clone(), two.clone()].map(Disk::new);
+        fs::create_dir(one.join("d")).unwrap();
+        fs::write(one.join("d/f"), "one").unwrap();
+        fs::write(two.join("f"), "two").unwrap();
+        fs::write(two.join("g"), "two").unwrap();
+        let number = |path: PathBuf| fs::metadata(path).unwrap().ino();
+        let same =
+            [(number(one.clone()), number(two.clone())), (number(one.join("d/f")), number(two.join("g")))];
+        assert!(same.iter().all(|(first, second)| first == second), "as on any two disks: {same:?}");
+
+        let open = |name: &str| {
+            let flags = OFlags::DIRECTORY | OFlags::RDONLY;
+            rustix::fs::open(mount.at(name), flags, Mode::empty()).unwrap()
+        };
+        let (first, below) = (open("one"), open("one/d"));
+        let see_two = || {
+            assert_eq!(fs::read(mount.at("one/d/f")).unwrap(), b"one", "{behind:?}");
+            assert_eq!(fs::read(mount.at("two/g")).unwrap(), b"two", "{behind:?}");
+        };
+        // A directory that a program works in, while others look at what has the same number.
+        see_two();
+        drop(rustix::fs::openat(&first, "made", OFlags::CREATE | OFlags::WRONLY, Mode::RUSR).unwrap());
+        assert_eq!((one.join("made").exists(), two.join("made").exists()), (true, false), "{behind:?}");
+        see_two();
+        rustix::fs::chmodat(&below, "f", Mode::RUSR, AtFlags::empty()).unwrap();
+        let modes = [one.join("d/f"), two.join("g")].map(|path| fs::metadata(path).unwrap().mode() & 0o777);
+        assert!(modes[0] == 0o400 && modes[1] != 0o400, "{behind:?}: {modes:?}");
+        see_two();
+        let cut = rustix::fs::openat(&below, "f", OFlags::TRUNC | OFlags::WRONLY, Mode::empty()).unwrap();
+        rustix::io::write(&cut, b"new").unwrap();
+        let texts = [one.join("d/f"), two.join("g")].map(|path| fs::read_to_string(path).unwrap());
+        assert_eq!(texts, ["new", "two"], "{behind:?}");
     }
 }

@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
@@ -46,6 +48,26 @@ fn access_lists_that_the_kernel_does_not_check_are_roots() {
             root.status.success() || said.contains("not supported"),
             "the source decides on root's: {said}"
         );
+    });
+}
+
+#[test]
+fn to_list_what_one_may_not_look_at_changes_nothing_for_others() {
+    on_all_mounts(|mount| {
+        let directory = mount.source.join("listed");
+        std::fs::create_dir(&directory).unwrap();
+        std::fs::write(directory.join("f"), "content").unwrap();
+        std::fs::set_permissions(directory.join("f"), PermissionsExt::from_mode(0o644)).unwrap();
+        std::fs::set_permissions(&directory, PermissionsExt::from_mode(0o744)).unwrap();
+        let file = mount.at("listed/f");
+        let mut open = File::open(&file).unwrap();
+        let (ok, said) = as_somebody(&format!("ls -f {}", mount.at("listed").display()));
+        assert!(ok && said.lines().any(|name| name == "f"), "{said}");
+        let found = file.metadata().unwrap();
+        assert_eq!((found.len(), found.nlink(), found.mode() & 0o777), (7, 1, 0o644));
+        let mut text = String::new();
+        open.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "content");
     });
 }
 

@@ -8,8 +8,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use common::{HangGuard, Recorder, can_mount, engine_over, serve};
+use common::{HangGuard, Recorder, can_mount, engine_over, on_all_mounts, serve};
 use iogate_core::Layout;
 use iogate_fuse::{MountOptions, Mounted};
 use iogate_net::Server;
@@ -105,4 +106,22 @@ fn what_another_mount_removes_or_replaces_is_read_and_written_on() {
     drop(OpenOptions::new().write(true).truncate(true).open(itself).unwrap());
     assert_eq!(mine.metadata().unwrap().len(), 0);
     assert!(fs::read(other.join("mine")).unwrap() == pattern(5), "another one's file is as it was");
+}
+
+#[test]
+fn a_removed_file_that_is_open_twice_stays_what_it_is_open_for() {
+    on_all_mounts(|mount| {
+        let path = mount.at("removed");
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        let itself = format!("/proc/self/fd/{}", file.as_raw_fd());
+        drop(File::open(&itself).unwrap());
+        // The mount is told of that some time later.
+        std::thread::sleep(Duration::from_millis(200));
+        let again = OpenOptions::new().write(true).open(&itself).expect("it is open for writing");
+        again.write_all_at(b"text", 0).unwrap();
+        let mut text = [0; 4];
+        file.read_exact_at(&mut text, 0).unwrap();
+        assert_eq!(&text, b"text");
+    });
 }

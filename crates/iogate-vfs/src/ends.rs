@@ -138,7 +138,7 @@ impl Ends {
         let end_handle = EndHandle { ends: Arc::clone(self), identity, number, elsewhere };
         if is_new {
             let mark = file.attr()?.size;
-            let (begun, is_pending) = begun(file);
+            let (begun, is_pending) = begun(file)?;
             // Who is told to set a size is told so when it is the mark, too: before, nobody is at it.
             let pending = begun.filter(|&size| is_pending && size == mark);
             let mut earlier = self.log.as_ref().map_or_else(Vec::new, |log| log.earlier(identity));
@@ -239,11 +239,19 @@ impl Ends {
 }
 
 /// The size that is noted with a names-file as begun, and whether it is still to be set; if not, nobody knows whether it has been set.
-fn begun(file: &dyn TreeFile) -> (Option<u64>, bool) {
-    let text = file.xattr(OWN, BEGUN).unwrap_or_default();
+fn begun(file: &dyn TreeFile) -> io::Result<(Option<u64>, bool)> {
+    let text = match file.xattr(OWN, BEGUN) {
+        // Nothing is noted; or nothing can be, or not by this process.
+        Err(error)
+            if matches!(error.raw_os_error(), Some(libc::ENODATA | libc::EOPNOTSUPP | libc::EACCES)) =>
+        {
+            return Ok((None, false));
+        }
+        text => text?,
+    };
     let text = String::from_utf8_lossy(&text);
-    let Some((size, noted_while)) = text.split_once(WHILE) else { return (None, false) };
-    (size.parse().ok(), noted_while.parse() == Ok(file.verifier()))
+    let Some((size, noted_while)) = text.split_once(WHILE) else { return Ok((None, false)) };
+    Ok((size.parse().ok(), noted_while.parse() == Ok(file.verifier())))
 }
 
 /// Notes something with a names-file.
@@ -396,6 +404,8 @@ mod tests {
         begun: Mutex<Vec<u8>>,
         /// What is begun cannot be cleared.
         keeps_begun: AtomicBool,
+        /// What is begun cannot be read, once.
+        hides_begun: AtomicBool,
     }
 
     impl TreeFile for Names {
@@ -432,6 +442,9 @@ mod tests {
         }
 
         fn xattr(&self, _: Caller, _: &[u8]) -> io::Result<Vec<u8>> {
+            if self.hides_begun.swap(false, Ordering::SeqCst) {
+                return Err(io::Error::from_raw_os_error(libc::EIO));
+            }
             Ok(self.begun.lock().unwrap().clone())
         }
 
@@ -472,6 +485,22 @@ mod tests {
             assert_eq!(ends.open(&*file, true).unwrap().1, Some(SIZE_MAX));
             assert_eq!(pending(&file), Some(SIZE_MAX));
         }
+    }
+
+    #[test]
+    fn a_size_is_not_forgotten_because_its_note_cannot_be_read_once() {
+        let names = Arc::new(Names::default());
+        let file: Arc<dyn TreeFile> = names.clone();
+        let (end_handle, _) = ends().open(&*file, true).unwrap();
+        end_handle.resize_now(&file, SIZE_MAX).unwrap();
+        drop(end_handle);
+        names.hides_begun.store(true, Ordering::SeqCst);
+        let ends = ends();
+        assert_eq!(
+            ends.open(&*file, true).map(|(_, begun)| begun).unwrap_err().raw_os_error(),
+            Some(libc::EIO)
+        );
+        assert_eq!(ends.open(&*file, true).unwrap().1, Some(SIZE_MAX));
     }
 
     #[test]

@@ -204,6 +204,21 @@ pub mod attr {
     pub const NO_XATTRS: u32 = 1;
     /// Of an open file without a name: it and its objects are kept until nobody has it open.
     pub const KEPT: u32 = 1 << 1;
+    /// From here on, see [`Attr::file_system`](super::Attr::file_system).
+    pub const FILE_SYSTEM: u32 = 8;
+}
+
+impl Attr {
+    /// Tells inodes with one number apart that are of different file systems in an export: 0 is the one of its root.
+    pub fn file_system(&self) -> u32 {
+        self.flags >> attr::FILE_SYSTEM
+    }
+
+    /// Sets [`Attr::file_system`], of which there is room for the lowest 24 bits.
+    pub fn set_file_system(&mut self, number: u32) {
+        let others = self.flags & ((1 << attr::FILE_SYSTEM) - 1);
+        self.flags = number << attr::FILE_SYSTEM | others;
+    }
 }
 
 record! {

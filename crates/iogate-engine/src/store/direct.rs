@@ -17,6 +17,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use iogate_core::Op;
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
+use rustix::io::Errno;
 
 use super::{Segment, vectored};
 
@@ -33,7 +34,8 @@ pub(super) struct DirectFile {
 }
 
 impl DirectFile {
-    /// Opens the file behind `fd` again. `None` if its file system has no direct I/O.
+    /// Opens the file behind `fd` again. `None` if its file system has no direct I/O, or if the file's permissions do not let it be opened
+    /// again: who has made a file may use it for as long as it is open, also if nobody may open it.
     pub(super) fn reopen(fd: &OwnedFd) -> io::Result<Option<DirectFile>> {
         // SAFETY: takes and returns a number.
         let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
@@ -50,7 +52,7 @@ impl DirectFile {
         let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(fd));
         match rustix::fs::open(path, mode | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty()) {
             Ok(fd) => Ok(Some(DirectFile { fd, memory_align, block })),
-            Err(rustix::io::Errno::INVAL) => Ok(None),
+            Err(Errno::INVAL | Errno::ACCESS | Errno::PERM) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }

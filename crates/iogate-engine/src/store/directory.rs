@@ -250,7 +250,9 @@ impl Store for DirectoryStore {
         }
         let direct = if self.options.direct { DirectFile::reopen(&fd)? } else { None };
         if self.options.direct && direct.is_none() {
-            tracing::warn!("a file's system has no direct I/O: it goes through the page cache");
+            tracing::warn!(
+                "a file goes through the page cache: its file system has no direct I/O, or it may not be opened again"
+            );
         }
         let stat = rustix::fs::fstat(&fd)?;
         let id = self.ids.claim(stat.st_dev, stat.st_ino);

@@ -7,7 +7,7 @@ use iogate_vfs::Caller;
 use rustix::io::Errno;
 
 use super::FileSystem;
-use super::node::Node;
+use super::node::{Node, Number};
 use crate::abi::{Attr, AttrOut, EntryOut, GETATTR_FH, GetattrIn, InHeader, SetattrIn, StatfsOut, fattr};
 use crate::file_system::errno_of;
 use crate::operations::Attributes;
@@ -83,7 +83,7 @@ impl FileSystem {
     pub(super) fn attr_by_path(&self, caller: Caller, node: &Node) -> Result<wire::Attr, Errno> {
         self.at([(node.id, b"")], |[path]| {
             let attr = self.tree.attr(caller, path)?;
-            if attr.inode != node.inode || !node.is_of_kind(attr.mode) {
+            if Number::of(&attr) != node.number || !node.is_of_kind(attr.mode) {
                 // The name is another file's by now.
                 return Err(io::Error::from_raw_os_error(libc::ESTALE));
             }

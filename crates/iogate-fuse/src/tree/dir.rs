@@ -140,7 +140,7 @@ impl Directories for FileSystem {
 impl FileSystem {
     fn inode_of_dot(&self, node: &Node, number: usize) -> u64 {
         let parent = (number == 1 && node.id != ROOT_ID).then(|| self.nodes.parent_inode(node.id)).flatten();
-        parent.unwrap_or(node.inode)
+        parent.unwrap_or(node.number.inode)
     }
 
     /// Fetches the entries that follow those that were fetched before.
@@ -173,12 +173,12 @@ impl FileSystem {
         fetched
     }
 
-    /// The attributes that go with an entry; none (node id 0) where the kernel may know better: it has changed the file, or
-    /// taken the name away, since they were fetched for an earlier request.
+    /// The attributes that go with an entry; none (node id 0) where they could not be had (no links), so that whoever wants them is told
+    /// why, and where the kernel may know better: it has changed the file, or taken the name away, since they were fetched for an earlier
+    /// request.
     fn entry_plus(&self, parent: u64, entry: &Fetched, fresh: bool, changes: u64) -> EntryOut {
         let attr = &entry.attr;
-        let known = attr.mode & libc::S_IFMT != 0
-            && (fresh || (self.nodes.changes() == changes && !self.nodes.knows(attr.inode)));
+        let known = attr.links > 0 && (fresh || (self.nodes.changes() == changes && !self.nodes.knows(attr)));
         let node = known.then(|| self.nodes.enter((parent, &entry.name), attr).ok()).flatten();
         node.map_or_else(EntryOut::default, |node| self.entry_out(&node, attr))
     }

@@ -25,6 +25,8 @@ pub(super) struct OpenFile {
     pub(super) file: Arc<dyn TreeFile>,
     pub(super) node: Arc<Node>,
     class: PathClass,
+    /// What it was opened for.
+    flags: u32,
     /// Losses of writes that this handle has told of: several handles may share the file.
     told: AtomicU64,
 }
@@ -124,17 +126,17 @@ impl FileSystem {
         Ok(file)
     }
 
-    /// A file that is open already, for what `flags` say.
-    fn opened_before(&self, caller: Caller, node: &Node, flags: u32) -> Option<Arc<dyn TreeFile>> {
-        let file = node.open_for(flags & (open::READ | open::WRITE))?;
-        cut(&*file, caller, flags).ok()?;
-        Some(file)
+    /// A file that is open already, for what `flags` say; `ESTALE` if it is not.
+    fn opened_before(&self, caller: Caller, node: &Node, flags: u32) -> Result<Arc<dyn TreeFile>, Errno> {
+        let file = node.open_for(flags & (open::READ | open::WRITE)).ok_or(Errno::STALE)?;
+        cut(&*file, caller, flags).map_err(|error| errno_of(&error))?;
+        Ok(file)
     }
 
     fn opened(&self, file: Arc<dyn TreeFile>, node: Arc<Node>, flags: u32, appends: bool) -> OpenOut {
         node.opened(&file, flags);
         let told = file.losses().into();
-        let fh = self.files.insert(OpenFile { file, node, class: PathClass::default(), told });
+        let fh = self.files.insert(OpenFile { file, node, class: PathClass::default(), flags, told });
         // What was only read cannot have been lost.
         let no_flush = if flags & open::WRITE == 0 { fopen::NO_FLUSH } else { 0 };
         let open_flags = no_flush
@@ -161,12 +163,12 @@ impl Files for FileSystem {
                 return Ok(file);
             }
             // The kernel looks the name up again, and finds another node.
-            self.nodes.is_another(&node, file.identity());
+            self.nodes.is_another(&node, file.identity(), &file.opened_attr()?);
             Err(io::Error::from_raw_os_error(libc::ESTALE))
         });
         let file = match opened {
             // It has no name any more, and is still open.
-            Err(errno @ Errno::STALE) => self.opened_before(caller, &node, flags).ok_or(errno)?,
+            Err(Errno::STALE) => self.opened_before(caller, &node, flags)?,
             // Removed by others: the kernel looks the name up again, and has the file created if it is to be.
             Err(Errno::NOENT) => return Err(Errno::STALE),
             opened => opened?,
@@ -185,7 +187,7 @@ impl Files for FileSystem {
         let attr = file.opened_attr().map_err(|error| errno_of(&error))?;
         let mut node = self.nodes.enter(place, &attr)?;
         if !node.is(file.identity()) {
-            self.nodes.is_another(&node, file.identity());
+            self.nodes.is_another(&node, file.identity(), &attr);
             let another = self.nodes.enter(place, &attr);
             self.nodes.forget(node.id, 1);
             node = another?;
@@ -201,7 +203,7 @@ impl Files for FileSystem {
 
     fn release(&self, handle: u64) -> Result<(), Errno> {
         let open = self.files.remove(handle)?;
-        open.node.closed(&open.file);
+        open.node.closed(&open.file, open.flags);
         Ok(())
     }
 

@@ -10,10 +10,23 @@ use iogate_vfs::TreeFile;
 use crate::append::Appends;
 use crate::coherence::Coherence;
 
+/// Tells a file from the others of the tree that are there now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Number {
+    pub(super) inode: u64,
+    file_system: u32,
+}
+
+impl Number {
+    pub(super) fn of(attr: &Attr) -> Number {
+        Number { inode: attr.inode, file_system: attr.file_system() }
+    }
+}
+
 /// A file that the kernel has looked up and not yet forgotten.
 pub(super) struct Node {
     pub(super) id: u64,
-    pub(super) inode: u64,
+    pub(super) number: Number,
     /// Type and permissions as last seen.
     mode: AtomicU32,
     pub(super) appends: Arc<Appends>,
@@ -37,7 +50,7 @@ impl Node {
     pub(super) fn new(id: u64, attr: &Attr) -> Node {
         Node {
             id,
-            inode: attr.inode,
+            number: Number::of(attr),
             mode: AtomicU32::new(attr.mode),
             appends: Arc::default(),
             coherence: Arc::default(),
@@ -63,7 +76,7 @@ impl Node {
 
     /// Which file it is, as far as that is known: its generation is from the first time that it was opened.
     pub(super) fn identity(&self) -> Identity {
-        self.identity.get().copied().unwrap_or(Identity { inode: self.inode, generation: 0 })
+        self.identity.get().copied().unwrap_or(Identity { inode: self.number.inode, generation: 0 })
     }
 
     /// Type and permissions as last seen.
@@ -81,7 +94,7 @@ impl Node {
 
     /// Whether an opened file is this one, and not a later one with the same number.
     pub(super) fn is(&self, identity: Identity) -> bool {
-        identity.inode == self.inode && *self.identity.get_or_init(|| identity) == identity
+        identity.inode == self.number.inode && *self.identity.get_or_init(|| identity) == identity
     }
 
     /// Remembers an open file, until [`Node::closed`].
@@ -89,9 +102,11 @@ impl Node {
         self.handles.lock().expect("no list operation panics").push(Handle { file: file.clone(), flags });
     }
 
-    pub(super) fn closed(&self, file: &Arc<dyn TreeFile>) {
+    /// Of a file that was opened for what `flags` say: it may be open for something else too.
+    pub(super) fn closed(&self, file: &Arc<dyn TreeFile>, flags: u32) {
         let mut handles = self.handles.lock().expect("no list operation panics");
-        let closed = handles.iter().position(|handle| Arc::ptr_eq(&handle.file, file));
+        let is_closed = |handle: &Handle| Arc::ptr_eq(&handle.file, file) && handle.flags == flags;
+        let closed = handles.iter().position(is_closed);
         let closed = closed.map(|at| handles.swap_remove(at));
         drop(handles);
         drop(closed);

@@ -1,8 +1,8 @@
 //! The files that the kernel knows: node id <-> names.
 //!
-//! A tree knows files by path, the kernel by node id. A node is a file by its inode number; its names are kept right
-//! over what is renamed and removed through the mount, and corrected by what lookups say. A directory's own name stands
-//! in one place, so that renaming it renames everything below it.
+//! A tree knows files by path, the kernel by node id. A node is a file by its inode number in its file system; its
+//! names are kept right over what is renamed and removed through the mount, and corrected by what lookups say. A directory's own name
+//! stands in one place, so that renaming it renames everything below it.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use iogate_core::wire::{Attr, Identity, PATH_BYTES_MAX};
 use rustix::io::Errno;
 
-use super::node::Node;
+use super::node::{Node, Number};
 use crate::abi::ROOT_ID;
 
 /// A name in a directory; an empty one is the directory itself.
@@ -29,7 +29,7 @@ pub(super) struct Nodes {
 struct Table {
     by_id: HashMap<u64, Slot>,
     /// The node of each file that has a name.
-    by_inode: HashMap<u64, u64>,
+    by_number: HashMap<Number, u64>,
     next_id: u64,
     /// Counts what has taken names away.
     changes: u64,
@@ -70,7 +70,7 @@ impl Nodes {
         let node = Arc::new(Node::new(ROOT_ID, root));
         let table = Table {
             by_id: HashMap::from([(ROOT_ID, Slot::new(node, root))]),
-            by_inode: HashMap::from([(root.inode, ROOT_ID)]),
+            by_number: HashMap::from([(Number::of(root), ROOT_ID)]),
             next_id: ROOT_ID + 1,
             changes: 0,
             moves: Moves::default(),
@@ -129,16 +129,15 @@ impl Nodes {
         }
     }
 
-    /// A name of a node has turned out to be of the file `found`: the next lookup of it finds another node. Not one of an earlier file
-    /// with the same number either, as inode numbers are used again: the kernel looks up once more, and no more than once.
-    pub(super) fn is_another(&self, node: &Node, found: Identity) {
+    /// A name of a node has turned out to be of the file `found`, with these attributes: the next lookup of it finds another node. Not
+    /// one of an earlier file with the same number either, as inode numbers are used again: the kernel looks up once more, and no more
+    /// than once.
+    pub(super) fn is_another(&self, node: &Node, found: Identity, attr: &Attr) {
         let mut table = self.lock();
-        if table.by_inode.get(&node.inode) == Some(&node.id) {
-            table.by_inode.remove(&node.inode);
-        }
-        let known = table.by_inode.get(&found.inode).and_then(|id| table.by_id.get(id));
+        table.number_is_free(node);
+        let known = table.by_number.get(&Number::of(attr)).and_then(|id| table.by_id.get(id));
         if known.is_some_and(|slot| !slot.node.is(found)) {
-            table.by_inode.remove(&found.inode);
+            table.by_number.remove(&Number::of(attr));
         }
     }
 
@@ -174,16 +173,16 @@ impl Nodes {
         self.lock().changes
     }
 
-    /// Whether the kernel knows a file with this inode number.
-    pub(super) fn knows(&self, inode: u64) -> bool {
-        self.lock().by_inode.contains_key(&inode)
+    /// Whether the kernel knows the file with these attributes.
+    pub(super) fn knows(&self, attr: &Attr) -> bool {
+        self.lock().by_number.contains_key(&Number::of(attr))
     }
 
     /// The inode number of a directory's parent.
     pub(super) fn parent_inode(&self, id: u64) -> Option<u64> {
         let table = self.lock();
         let (parent, _) = table.by_id.get(&id)?.names.last()?;
-        Some(table.by_id.get(parent)?.node.inode)
+        Some(table.by_id.get(parent)?.node.number.inode)
     }
 }
 
@@ -232,9 +231,9 @@ impl Table {
         if !self.by_id.contains_key(&parent) {
             return Err(Errno::STALE);
         }
-        let known = self.by_inode.get(&attr.inode).copied();
+        let known = self.by_number.get(&Number::of(attr)).copied();
         let known = known.filter(|id| self.by_id.get(id).is_some_and(|slot| slot.node.is_of_kind(attr.mode)));
-        // A directory is not below itself; what says so is of another file system with numbers of its own.
+        // A directory is not below itself; what says so has been moved, or is of another file system that is not told apart.
         let id = match known.filter(|id| !self.is_at_or_below(parent, *id)) {
             Some(id) => id,
             None => self.insert(attr),
@@ -271,7 +270,7 @@ impl Table {
         self.next_id += 1;
         self.by_id.insert(id, Slot::new(Arc::new(Node::new(id, attr)), attr));
         // What had the same number is gone: the kernel forgets it by its id.
-        self.by_inode.insert(attr.inode, id);
+        self.by_number.insert(Number::of(attr), id);
         id
     }
 
@@ -322,8 +321,16 @@ impl Table {
         let Some(slot) = self.by_id.get_mut(&id) else { return };
         slot.links = if slot.node.is_directory() { 0 } else { slot.links.saturating_sub(1) };
         // From now on the number may be another file's.
-        if slot.links == 0 && self.by_inode.get(&slot.node.inode) == Some(&id) {
-            self.by_inode.remove(&slot.node.inode);
+        if slot.links == 0 {
+            let node = Arc::clone(&slot.node);
+            self.number_is_free(&node);
+        }
+    }
+
+    /// A node is no longer the one of its number.
+    fn number_is_free(&mut self, node: &Node) {
+        if self.by_number.get(&node.number) == Some(&node.id) {
+            self.by_number.remove(&node.number);
         }
     }
 
@@ -351,9 +358,7 @@ impl Table {
                 continue;
             }
             let Some(slot) = self.by_id.remove(&id) else { continue };
-            if self.by_inode.get(&slot.node.inode) == Some(&id) {
-                self.by_inode.remove(&slot.node.inode);
-            }
+            self.number_is_free(&slot.node);
             for (parent, name) in slot.names {
                 if let Some(slot) = self.by_id.get_mut(&parent) {
                     slot.children.remove(&name);

@@ -1,7 +1,7 @@
 //! A client's end of a connection: reaching a server, and agreeing with it.
 
 use std::io;
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -52,18 +52,29 @@ fn connected(endpoint: &Endpoint, timeout: Duration) -> io::Result<PlainSocket> 
     match endpoint {
         Endpoint::Unix(path) => PlainSocket::new(connected_unix(path, timeout)?),
         Endpoint::Tcp { host, port } => {
-            let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-            let mut addresses = (host.as_str(), *port).to_socket_addrs()?;
-            let stream = loop {
-                let Some(address) = addresses.next() else { return Err(last) };
-                match TcpStream::connect_timeout(&address, timeout) {
-                    Ok(stream) => break stream,
-                    Err(error) => last = error,
-                }
-            };
-            PlainSocket::new(stream.into())
+            let addresses: Vec<SocketAddr> = (host.as_str(), *port).to_socket_addrs()?.collect();
+            PlainSocket::new(connected_tcp(&addresses, timeout)?.into())
         }
     }
+}
+
+/// To the first of a host's addresses that answers. One that is silent leaves the others their parts of the time, and one more part for
+/// what is said then.
+fn connected_tcp(addresses: &[SocketAddr], timeout: Duration) -> io::Result<TcpStream> {
+    let since = Instant::now();
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for (index, address) in addresses.iter().enumerate() {
+        let parts = match addresses.len() {
+            1 => 1,
+            count => count - index + 1,
+        };
+        let part = timeout.saturating_sub(since.elapsed()) / parts as u32;
+        match TcpStream::connect_timeout(address, part.max(AGAIN)) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 /// The kernel tells nobody when there is room for one more connection to wait.
@@ -238,10 +249,26 @@ impl ConnectError {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
     use std::os::unix::net::UnixListener;
     use std::sync::mpsc;
 
     use super::*;
+
+    #[test]
+    fn an_address_that_is_silent_leaves_time_for_the_others() {
+        let [silent, server] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        rustix::net::listen(&silent, 1).unwrap();
+        let addresses = [&silent, &server].map(|listener| listener.local_addr().unwrap());
+        let mut waiting = Vec::new();
+        while let Ok(socket) = TcpStream::connect_timeout(&addresses[0], Duration::from_millis(200)) {
+            waiting.push(socket);
+        }
+        let (timeout, since) = (Duration::from_secs(6), Instant::now());
+        let reached = connected_tcp(&addresses, timeout).unwrap();
+        assert_eq!(reached.peer_addr().unwrap(), addresses[1]);
+        assert!(since.elapsed() < timeout, "nothing is left to say who one is: {:?}", since.elapsed());
+    }
 
     #[test]
     fn a_server_that_takes_no_connections_is_given_up_in_time() {

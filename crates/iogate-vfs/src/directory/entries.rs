@@ -20,7 +20,7 @@ impl DirectoryTree {
         listed: stat::Listed,
         hold: impl FnOnce() -> Result<OwnedFd, Errno>,
     ) -> io::Result<Attr> {
-        let mut attr = known.attr;
+        let mut attr = self.file_systems.attr(&known);
         listed.note(&mut attr);
         if attr.links > 1 && FileType::from_raw_mode(attr.mode) == FileType::RegularFile {
             let own = self.file_systems.own_identity(&known);

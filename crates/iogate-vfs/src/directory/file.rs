@@ -39,7 +39,7 @@ pub(super) struct DirectoryFile {
     /// Held for as long as the file is open.
     pub(super) layout: Option<OpenLayout>,
     pub(super) object: ObjectName,
-    /// As the kernel had them when it was opened.
+    /// As the kernel had them when it was opened, and of which file system.
     pub(super) opened: Attr,
     /// Where it counts as open, if it does.
     pub(super) counted: Option<Arc<OpenFiles>>,
@@ -135,6 +135,7 @@ impl DirectoryFile {
     fn complete(&self, mut found: Attr) -> io::Result<Attr> {
         let listed = stat::list_of(&self.fd);
         listed.note(&mut found);
+        found.set_file_system(self.opened.file_system());
         if listed.has_object {
             found.object = match self.object.object {
                 object if object != [0; 16] => object,

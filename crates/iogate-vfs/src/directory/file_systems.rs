@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use iogate_core::hash::IdHasher;
-use iogate_core::wire::Identity;
+use iogate_core::wire::{Attr, Identity};
 use iogate_engine::layouts::mounts::Mount;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -52,6 +52,18 @@ impl FileSystems {
     /// Which file this is, if it is on the root's own file system.
     pub(super) fn own_identity(&self, known: &Known) -> Option<Identity> {
         (known.device == self.root).then(|| identity(known, None))
+    }
+
+    /// Attributes that tell which file system they are of. By the device's number, which is there to be had for every name of a
+    /// listing: after a boot it may be another one, and clients look such names up again.
+    pub(super) fn attr(&self, known: &Known) -> Attr {
+        let mut attr = known.attr;
+        if known.device != self.root {
+            let mut hasher = IdHasher::default();
+            hasher.write_u64(known.device);
+            attr.set_file_system(((hasher.finish() >> 40) as u32).max(1));
+        }
+        attr
     }
 
     /// Which file this is, of which `known` was found by the descriptor (`O_PATH` or not).
@@ -160,8 +172,6 @@ fn identity(known: &Known, file_system: Option<u64>) -> Identity {
 
 #[cfg(test)]
 mod tests {
-    use iogate_core::wire::Attr;
-
     use super::*;
 
     fn mount(source: &str) -> Mounted {

@@ -231,7 +231,7 @@ impl DirectoryTree {
             store: Arc::clone(&self.store),
             names: Arc::clone(&self.names),
             object,
-            opened: known.attr,
+            opened: self.file_systems.attr(known),
             counted: None,
             verifier: Arc::clone(&self.verifier),
             is_closed: AtomicBool::new(false),
@@ -288,7 +288,7 @@ impl DirectoryTree {
                 rustix::fs::fsync(&file.fd)?;
             }
         }
-        file.opened = stat::of(&file.fd)?.attr;
+        file.opened = self.file_systems.attr(&stat::of(&file.fd)?);
         // Whoever has taken its last name since it was found may not have seen that it is open.
         let (links, object) = (file.opened.links, file.object.object);
         if !is_temporary && self.files.is_nameless(file.identity, links, object) {

@@ -107,7 +107,7 @@ fn what_is_forgotten_is_dropped_with_what_led_to_it_only() {
         assert_eq!(path(&nodes, id), Err(Errno::STALE));
     }
     let table = nodes.lock();
-    assert_eq!((table.by_id.len(), table.by_inode.len()), (1, 1));
+    assert_eq!((table.by_id.len(), table.by_number.len()), (1, 1));
     assert!(table.by_id[&ROOT_ID].children.is_empty());
     drop(table);
     nodes.forget(ROOT_ID, 1);
@@ -169,10 +169,35 @@ fn a_name_of_another_file_leads_to_no_node_of_an_earlier_file_with_its_number() 
     let replaced = nodes.enter((ROOT_ID, b"replaced"), &file(2, 1)).unwrap();
     assert!(replaced.is(Identity { inode: 2, generation: 1 }));
     // Elsewhere one is removed, a new file gets its number, and the other's name.
-    nodes.is_another(&replaced, of_new);
+    nodes.is_another(&replaced, of_new, &file(1, 1));
     let new = nodes.enter((ROOT_ID, b"replaced"), &file(1, 1)).unwrap();
     assert!(new.id != removed.id && new.id != replaced.id && new.is(of_new));
     // A second name of the file that was found is still the same node's.
-    nodes.is_another(&removed, of_new);
+    nodes.is_another(&removed, of_new, &file(1, 2));
     assert_eq!(enter(&nodes, ROOT_ID, "link", &file(1, 2)), new.id);
+}
+
+#[test]
+fn files_of_several_file_systems_are_several_nodes() {
+    let nodes = nodes();
+    let on = |file_system, attr: Attr| {
+        let mut attr = attr;
+        attr.set_file_system(file_system);
+        attr
+    };
+    let [own, one, two] = [0, 1, 2].map(|file_system| {
+        let name = format!("d{file_system}");
+        enter(&nodes, ROOT_ID, &name, &on(file_system, directory(2)))
+    });
+    let files = [(own, 0), (one, 1), (two, 2)]
+        .map(|(directory, file_system)| enter(&nodes, directory, "f", &on(file_system, file(3, 1))));
+    let paths = files.map(|id| path(&nodes, id).unwrap());
+    assert_eq!(paths, ["d0/f", "d1/f", "d2/f"]);
+    assert_eq!(enter(&nodes, one, "g", &on(1, file(3, 2))), files[1], "a second name in its own file system");
+    // To find that one was replaced changes nothing for the others.
+    let gone = nodes.get(files[2]).unwrap();
+    let new = Identity { inode: 3, generation: 9 };
+    assert!(gone.is(Identity { inode: 3, generation: 8 }));
+    nodes.is_another(&gone, new, &on(2, file(3, 1)));
+    assert!(!nodes.knows(&on(2, file(3, 1))) && nodes.knows(&on(1, file(3, 1))) && nodes.knows(&file(3, 1)));
 }
