@@ -15,8 +15,8 @@ mod workers;
 
 pub use clock::{Clock, unix_now};
 pub use engine::{
-    Accounts, ClassBy, Completion, Coordinates, Engine, EngineConfig, Origin, PathClass, SharingStatus,
-    SubmitError, Transfer,
+    Accounts, ClassBy, Completion, Coordinates, Engine, Origin, PathClass, SharingStatus, SubmitError,
+    Transfer,
 };
 pub use layouts::Layouts;
 pub use lock::lock;

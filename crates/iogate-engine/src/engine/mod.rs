@@ -46,13 +46,6 @@ pub use sharing::{Coordinates, SharingStatus};
 use table::Done;
 use waiter::Mailbox;
 
-/// Settings of an [`Engine`].
-#[derive(Clone, Debug)]
-pub struct EngineConfig {
-    /// The gate's settings.
-    pub gate: GateConfig,
-}
-
 /// Who sends a request, for the schedulers that care.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Origin {
@@ -154,10 +147,10 @@ pub struct Engine {
 const TRANSFER_BYTES_MAX: usize = 1 << 30;
 
 impl Engine {
-    /// Starts an engine over a store. Fails if the gate's settings are refused or no thread can be started.
-    pub fn new(config: &EngineConfig, store: Arc<dyn Store>) -> io::Result<Arc<Engine>> {
+    /// Starts a gate over a store. Fails if its settings are refused or no thread can be started.
+    pub fn new(gate: &GateConfig, store: Arc<dyn Store>) -> io::Result<Arc<Engine>> {
         let invalid = |why: ConfigError| io::Error::new(io::ErrorKind::InvalidInput, why.to_string());
-        let gate = Gate::new(&config.gate).map_err(invalid)?;
+        let gate = Gate::new(gate).map_err(invalid)?;
         let shared = Arc::new(Shared::new(gate, store));
         shared.pool.start(&shared)?;
         Ok(Arc::new(Engine {
