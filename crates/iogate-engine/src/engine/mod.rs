@@ -29,33 +29,20 @@ use iogate_core::profile::Findings;
 use iogate_core::recording::RecordingError;
 use iogate_core::sched::ConfigError;
 use iogate_core::stats::top::TopApps;
-use iogate_core::{
-    AppId, ClientId, FileId, FileLayout, Gate, GateConfig, Op, Rejected, SchedulerConfig, Time,
-};
+use iogate_core::{FileId, FileLayout, Gate, GateConfig, Op, Rejected, SchedulerConfig, Time};
 
 use crate::lock::lock;
+use crate::origin::Origin;
 use crate::store::{FileHandle, Finished, Store};
 use crate::sync::Mutex;
 use abort::AbortOnUnwind;
 pub use accounts::Accounts;
 pub use entitled::ClassBy;
 pub use paths::PathClass;
-pub(crate) use pool::precise_sleep;
 use shared::Shared;
 pub use sharing::{Coordinates, SharingStatus};
 use table::Done;
 use waiter::Mailbox;
-
-/// Who sends a request, for the schedulers that care.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Origin {
-    /// The application; 0 is unknown.
-    pub app: AppId,
-    /// The client; 0 is unknown.
-    pub client: ClientId,
-    /// When it was issued, on the client's clock (nanoseconds since the Unix epoch).
-    pub issued: Option<Time>,
-}
 
 /// One request with the memory that it reads into or writes from.
 #[derive(Debug)]
