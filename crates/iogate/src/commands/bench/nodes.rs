@@ -10,6 +10,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
+use iogate_core::sched::param::NODE;
 use iogate_sim::scenario::{GateSpec, Scenario};
 use iogate_vfs::TreeFile;
 use tempfile::TempDir;
@@ -219,7 +220,7 @@ fn table(gate: &GateSpec) -> toml::Table {
     let name = if gate.auto { "auto" } else { gate.scheduler.kind().name() };
     table.insert("scheduler".into(), name.into());
     // Each node's own is in its configuration.
-    for (param, value) in gate.scheduler.values().filter(|(param, _)| param.name != "node" && !gate.auto) {
+    for (param, value) in gate.scheduler.values().filter(|(param, _)| param.name != NODE.name && !gate.auto) {
         table.insert(param.name.into(), value.into());
     }
     table.insert("depth".into(), i64::from(gate.depth).into());

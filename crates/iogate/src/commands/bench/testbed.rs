@@ -129,7 +129,7 @@ impl Testbed {
             };
             let (store, notes) = WatchedStore::new(inner, &source).noting();
             let store = Arc::new(store);
-            let gate = servers.gate.config(index, Layout::SINGLE)?;
+            let gate = servers.gate.config(index, Layout::SINGLE);
             let engine = Engine::new(&gate, store.clone());
             let engine = engine.context("the gate of a server cannot be started")?;
             if servers.gate.auto {
