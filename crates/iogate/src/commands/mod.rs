@@ -1,6 +1,7 @@
 //! The commands, a file each.
 
 pub(crate) mod advise;
+pub(crate) mod asker;
 pub(crate) mod bench;
 pub(crate) mod child;
 pub(crate) mod cluster;
