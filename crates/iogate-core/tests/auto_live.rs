@@ -164,7 +164,7 @@ impl World {
     fn begin(&mut self, now: Time, dispatch: Dispatch) {
         let Dispatch { op, file, offset, bytes, .. } = dispatch;
         let mut visit = self.station.begin(now);
-        self.placement.for_each_extent(file, offset, bytes, |address, bytes| {
+        self.placement.for_each_piece(op, file, offset, bytes, |address, bytes| {
             visit.serve(Transfer { op, address, bytes });
         });
         self.service.push(Reverse((visit.end(), self.flying.len() as u64)));

@@ -14,7 +14,7 @@ use iogate_core::{GateConfig, Layout, Op, SchedulerConfig, SchedulerKind, Target
 use iogate_engine::store::{
     Backend, DirectoryOptions, DirectoryStore, Io, MemoryStore, NullStore, OpenMode, Segment,
 };
-use iogate_engine::{Engine, EngineConfig, FileHandle, Origin, Store, Transfer};
+use iogate_engine::{Engine, FileHandle, Origin, Store, Transfer};
 
 const BYTES: usize = 4096;
 
@@ -78,7 +78,7 @@ fn cases_of(name: &str, store: &Arc<dyn Store>) -> Vec<Case> {
     let file = store.open("bench".as_ref(), OpenMode { write: true, create: true }).expect("a file");
     let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
     let gate = GateConfig { scheduler, queue_max: 1024, depth: 32, layout: Layout::SINGLE };
-    let engine = Engine::new(&EngineConfig { gate }, Arc::clone(store)).expect("an engine");
+    let engine = Engine::new(&gate, Arc::clone(store)).expect("an engine");
     engine.write_at(&file, Origin::default(), 0, &vec![7; 64 * BYTES]).expect("the file is filled");
 
     let case = |what: &str, threads, run| Case {
@@ -139,7 +139,7 @@ fn many_files(scheduler: &str) -> Case {
     let files: Vec<FileHandle> = (0..32).map(open).collect();
     let settings = SchedulerConfig::by_name(scheduler).expect("a scheduler");
     let gate = GateConfig { scheduler: settings, queue_max: 1024, depth: 32, layout: Layout::SINGLE };
-    let engine = Engine::new(&EngineConfig { gate }, store).expect("an engine");
+    let engine = Engine::new(&gate, store).expect("an engine");
     let run = move |requests: u64| {
         // Each submitter's are counted alone: one count for all would be a line of the cache that all change.
         let completed: Vec<Arc<AtomicU64>> = (0..THREADS).map(|_| Arc::default()).collect();

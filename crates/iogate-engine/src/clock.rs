@@ -33,6 +33,14 @@ pub fn unix_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64)
 }
 
+/// Asks the kernel to wake this thread when its sleep is over, not up to 50 us later.
+pub(crate) fn precise_sleep() {
+    // SAFETY: PR_SET_TIMERSLACK takes a number and affects this thread's timers only.
+    unsafe {
+        libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong);
+    }
+}
+
 /// In a test of interleavings: a microsecond later at each look, so that the time does not depend on the machine.
 #[cfg(feature = "shuttle")]
 fn monotonic_ns() -> u64 {

@@ -8,6 +8,7 @@ mod engine;
 pub mod layouts;
 mod lock;
 mod memory;
+mod origin;
 pub mod privileges;
 pub mod store;
 mod sync;
@@ -15,11 +16,11 @@ mod workers;
 
 pub use clock::{Clock, unix_now};
 pub use engine::{
-    Accounts, ClassBy, Completion, Coordinates, Engine, EngineConfig, Origin, PathClass, SharingStatus,
-    SubmitError, Transfer,
+    Accounts, ClassBy, Completion, Coordinates, Engine, PathClass, SharingStatus, SubmitError, Transfer,
 };
 pub use layouts::Layouts;
 pub use lock::lock;
 pub use memory::{PAGE_BYTES, PageMemory};
+pub use origin::Origin;
 pub use store::{FileHandle, Store};
 pub use workers::{Job, Workers};

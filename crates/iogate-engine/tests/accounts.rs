@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use iogate_core::stats::summary::Numbers;
 use iogate_core::{AppId, GateConfig, Layout, SchedulerConfig, SchedulerKind, Span};
 use iogate_engine::store::{MemoryStore, OpenMode};
-use iogate_engine::{Accounts, Engine, EngineConfig, Origin, Store};
+use iogate_engine::{Accounts, Engine, Origin, Store};
 
 #[test]
 fn accounts_are_kept_from_when_that_is_said_until_it_is_not() {
@@ -14,7 +14,7 @@ fn accounts_are_kept_from_when_that_is_said_until_it_is_not() {
     let file = store.open("file".as_ref(), OpenMode { write: true, create: true }).unwrap();
     let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
     let gate = GateConfig { scheduler, queue_max: 1_000, depth: 1, layout: Layout::SINGLE };
-    let engine = Engine::new(&EngineConfig { gate }, store).unwrap();
+    let engine = Engine::new(&gate, store).unwrap();
     let write = |app: u32| {
         let origin = Origin { app: AppId(app), ..Origin::default() };
         engine.write_at(&file, origin, u64::from(app) << 20, &[7; 4096]).unwrap();

@@ -8,7 +8,7 @@ use std::thread::ThreadId;
 
 use iogate_core::{GateConfig, Layout, Op, SchedulerConfig, SchedulerKind, TargetId};
 use iogate_engine::store::{DirectoryStore, Io, IoDone, MemoryStore, Nearness, OpenMode, Segment};
-use iogate_engine::{Completion, Engine, EngineConfig, FileHandle, Origin, Store, Transfer};
+use iogate_engine::{Completion, Engine, FileHandle, Origin, Store, Transfer};
 
 const CREATE: OpenMode = OpenMode { write: true, create: true };
 /// Longer than anything takes that does not hang.
@@ -16,7 +16,7 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
 fn engine(store: Arc<dyn Store>, kind: SchedulerKind, queue_max: u32, depth: u32) -> Arc<Engine> {
     let gate = GateConfig { scheduler: SchedulerConfig::new(kind), queue_max, depth, layout: Layout::SINGLE };
-    Engine::new(&EngineConfig { gate }, store).unwrap()
+    Engine::new(&gate, store).unwrap()
 }
 
 /// A memory store that does small transfers at once, and keeps the others until it is let go.

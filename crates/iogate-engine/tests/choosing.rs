@@ -15,7 +15,7 @@ use iogate_core::{
     Time,
 };
 use iogate_engine::store::{MemoryStore, ModelledStore, NullStore, OpenMode};
-use iogate_engine::{Engine, EngineConfig, Origin, Store};
+use iogate_engine::{Engine, Origin, Store};
 
 const CREATE: OpenMode = OpenMode { write: true, create: true };
 const PIECE: u64 = 16 << 10;
@@ -31,7 +31,7 @@ fn engine(store: Arc<dyn Store>, depth: u32, targets: u32) -> Arc<Engine> {
     let layout = Layout { first_target: 0, stripe_bytes: 1 << 20, targets };
     let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
     let gate = GateConfig { scheduler, queue_max: 1_000, depth, layout };
-    Engine::new(&EngineConfig { gate }, store).unwrap()
+    Engine::new(&gate, store).unwrap()
 }
 
 fn in_force(engine: &Engine) -> String {

@@ -13,19 +13,19 @@ use iogate_core::{GateConfig, Layout, Op, SchedulerConfig, SchedulerKind};
 use iogate_engine::store::{
     Backend, DirectoryOptions, DirectoryStore, Io, IoDone, MemoryStore, NullStore, OpenMode,
 };
-use iogate_engine::{Engine, EngineConfig, FileHandle, Origin, Store, SubmitError, Transfer};
+use iogate_engine::{Engine, FileHandle, Origin, Store, SubmitError, Transfer};
 
 const CREATE: OpenMode = OpenMode { write: true, create: true };
 
-fn config(scheduler: SchedulerConfig, queue_max: u32, depth: u32) -> EngineConfig {
-    EngineConfig { gate: GateConfig { scheduler, queue_max, depth, layout: Layout::SINGLE } }
+fn config(scheduler: SchedulerConfig, queue_max: u32, depth: u32) -> GateConfig {
+    GateConfig { scheduler, queue_max, depth, layout: Layout::SINGLE }
 }
 
-fn fifo(queue_max: u32, depth: u32) -> EngineConfig {
+fn fifo(queue_max: u32, depth: u32) -> GateConfig {
     config(SchedulerConfig::new(SchedulerKind::Fifo), queue_max, depth)
 }
 
-fn aggregating(queue_max: u32, depth: u32) -> EngineConfig {
+fn aggregating(queue_max: u32, depth: u32) -> GateConfig {
     config(SchedulerConfig::new(SchedulerKind::ToAgg), queue_max, depth)
 }
 
@@ -220,7 +220,7 @@ fn a_split_request_has_one_result() {
     let gate = GateConfig { scheduler: twins, queue_max: 100, depth: 4, layout };
     let fault = |io: &Io| covers(io, 7500).then(|| Err(io::Error::from_raw_os_error(libc::EIO)));
     let store = Faulty::new(false, Box::new(fault));
-    let engine = Engine::new(&EngineConfig { gate }, Arc::clone(&store) as Arc<dyn Store>).unwrap();
+    let engine = Engine::new(&gate, Arc::clone(&store) as Arc<dyn Store>).unwrap();
     let file = store.open("file".as_ref(), CREATE).unwrap();
     let bytes: Vec<u8> = (0..6500u32).map(|i| (i % 251) as u8).collect();
     let origin = Origin::default();
@@ -423,7 +423,7 @@ fn a_wait_of_the_scheduler_ends_in_its_window() {
     let gate = GateConfig { scheduler: twins, queue_max: 10, depth: 4, layout };
     let store = Arc::new(NullStore::new());
     let file = store.open("file".as_ref(), CREATE).unwrap();
-    let engine = Engine::new(&EngineConfig { gate }, store).unwrap();
+    let engine = Engine::new(&gate, store).unwrap();
     // On a busy machine this thread may see too late when its write was served: some tries count.
     let window = || engine.with_gate(|_, now| now.as_nanos() / 30_000_000);
     let is_served_next = |_: &i32| {

@@ -5,14 +5,14 @@ use std::sync::{Arc, mpsc};
 
 use iogate_core::{GateConfig, Layout, Op, SchedulerConfig, SchedulerKind};
 use iogate_engine::store::{DirectoryStore, MemoryStore, OpenMode};
-use iogate_engine::{Completion, Engine, EngineConfig, Origin, Store, Transfer};
+use iogate_engine::{Completion, Engine, Origin, Store, Transfer};
 
 const CREATE: OpenMode = OpenMode { write: true, create: true };
 
 fn engine(store: Arc<dyn Store>) -> Arc<Engine> {
     let scheduler = SchedulerConfig::new(SchedulerKind::ToAgg);
     let gate = GateConfig { scheduler, queue_max: 100, depth: 1, layout: Layout::SINGLE };
-    Engine::new(&EngineConfig { gate }, store).unwrap()
+    Engine::new(&gate, store).unwrap()
 }
 
 /// Of writes that extend, each is refused or not by what the file is when its turn comes, although they could be one run.

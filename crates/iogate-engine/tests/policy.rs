@@ -10,7 +10,7 @@ use iogate_core::glob::Glob;
 use iogate_core::policy::{Branch, Entitlement, OtherBranches, PathClasses, Policy, Rate};
 use iogate_core::{AppId, GateConfig, Layout, Op, SchedulerConfig, SchedulerKind, Span, WaitReason};
 use iogate_engine::store::{MemoryStore, OpenMode};
-use iogate_engine::{ClassBy, Engine, EngineConfig, FileHandle, Origin, PathClass, Store, Transfer};
+use iogate_engine::{ClassBy, Engine, FileHandle, Origin, PathClass, Store, Transfer};
 
 const PIECE: u32 = 64 << 10;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -20,7 +20,7 @@ fn engine() -> (Arc<Engine>, FileHandle) {
     let file = store.open("file".as_ref(), OpenMode { write: true, create: true }).unwrap();
     let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
     let gate = GateConfig { scheduler, queue_max: 1_000, depth: 4, layout: Layout::SINGLE };
-    (Engine::new(&EngineConfig { gate }, store).unwrap(), file)
+    (Engine::new(&gate, store).unwrap(), file)
 }
 
 fn at_most(rate: Rate) -> Policy {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use iogate_core::{FileId, GateConfig, Layout, Op, SchedulerConfig, SchedulerKind};
 use iogate_engine::store::{Finished, Io, IoDone, OpenMode, StoreFile};
-use iogate_engine::{Engine, EngineConfig, FileHandle, Origin, Store, Transfer};
+use iogate_engine::{Engine, FileHandle, Origin, Store, Transfer};
 use shuttle::sync::atomic::{AtomicUsize, Ordering};
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::thread;
@@ -136,7 +136,7 @@ impl Store for Quick {
 fn engine(store: Arc<Quick>, queue_max: u32, depth: u32) -> Arc<Engine> {
     let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
     let gate = GateConfig { scheduler, queue_max, depth, layout: Layout::SINGLE };
-    Engine::new(&EngineConfig { gate }, store).unwrap()
+    Engine::new(&gate, store).unwrap()
 }
 
 /// Memory that lives as long as the test, for transfers that nobody looks into.

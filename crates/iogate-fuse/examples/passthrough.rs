@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
 use iogate_engine::store::DirectoryStore;
-use iogate_engine::{Engine, EngineConfig, Store};
+use iogate_engine::{Engine, Store};
 use iogate_fuse::{CacheMode, Control, MountOptions, Transport};
 
 /// There is nothing to set here.
@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         layout: Layout::SINGLE,
     };
     let store: Arc<dyn Store> = Arc::new(DirectoryStore::new(Path::new(source))?);
-    let engine = Engine::new(&EngineConfig { gate }, store.clone())?;
+    let engine = Engine::new(&gate, store.clone())?;
     let (source, mountpoint) = (Path::new(source), Path::new(mountpoint));
     let mounted = iogate_fuse::mount(source, mountpoint, engine.clone(), store, &options, Arc::new(Fixed))?;
     eprintln!("mounted, by {:?}", mounted.transport());

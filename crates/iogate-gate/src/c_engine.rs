@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use iogate_core::auto::driver::REQUESTS_PER_S;
 use iogate_core::{GateConfig, RequestId};
-use iogate_engine::{Engine, EngineConfig};
+use iogate_engine::Engine;
 
 use crate::Failed;
 use crate::c_gate::{summary, write_json};
@@ -155,7 +155,7 @@ pub unsafe extern "C" fn iogate_engine_new(config: *const CEngineConfig, engine:
         }
         let common = Arc::new(Common::new(how, config.user, queue_max));
         // There is room for what the intake lets in, however many stripes that has: a callback must not wait for the gate.
-        let settings = EngineConfig { gate: GateConfig { queue_max: u32::MAX - 1, ..settings } };
+        let settings = GateConfig { queue_max: u32::MAX - 1, ..settings };
         let made = Engine::new(&settings, Arc::new(CStore(Arc::clone(&common))))?;
         if auto {
             made.choose(REQUESTS_PER_S)?;

@@ -316,7 +316,6 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
-    use iogate_engine::EngineConfig;
 
     use crate::callbacks::{CStore, Common, How};
     use crate::types::CDispatch;
@@ -375,7 +374,7 @@ mod tests {
         let common = Arc::new(Common::new(How::CarryOut(carry_out, false), ptr::null_mut(), 8));
         let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
         let gate = GateConfig { scheduler, queue_max: 8, depth: 1, layout: Layout::SINGLE };
-        let engine = Engine::new(&EngineConfig { gate }, Arc::new(CStore(Arc::clone(&common)))).unwrap();
+        let engine = Engine::new(&gate, Arc::new(CStore(Arc::clone(&common)))).unwrap();
         let intake = &common.intake;
         let mut state = intake.enter(false).unwrap();
         let entry = Entry {

@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use iogate_core::{FileId, GateConfig, Layout, Op, SchedulerConfig, SchedulerKind, TargetId};
 use iogate_engine::store::{Io, IoDone, OpenMode, Segment, StoreFile};
-use iogate_engine::{Engine, EngineConfig, FileHandle, Origin, Store};
+use iogate_engine::{Engine, FileHandle, Origin, Store};
 use iogate_net::client::{ClientOptions, Remote, RemoteFile, RemoteOptions};
 use iogate_net::server::Export;
 use iogate_net::transport::auth::{Credential, Policy};
@@ -125,7 +125,7 @@ impl Bench {
         let tree = DirectoryTree::new(directory.path(), Arc::new(Nothing::default())).expect("a tree");
         let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
         let gate = GateConfig { scheduler, queue_max: 1024, depth: 32, layout: Layout::SINGLE };
-        let engine = Engine::new(&EngineConfig { gate }, tree.store()).expect("an engine");
+        let engine = Engine::new(&gate, tree.store()).expect("an engine");
         let export = Export {
             forwarders: vec![rustix::process::geteuid().as_raw()],
             ..Export::new("bench", engine, Arc::new(tree))

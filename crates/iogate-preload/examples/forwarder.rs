@@ -6,7 +6,7 @@ use std::sync::Arc;
 use iogate_core::sched::SchedulerKind;
 use iogate_core::{GateConfig, Layout, SchedulerConfig};
 use iogate_engine::store::DirectoryStore;
-use iogate_engine::{Engine, EngineConfig, Store};
+use iogate_engine::{Engine, Store};
 use iogate_net::server::Export;
 use iogate_net::transport::auth::Policy;
 use iogate_net::{Endpoint, Listener, Server, ServerConfig};
@@ -31,7 +31,7 @@ pub(crate) fn serve(directory: &Path, endpoint: &Endpoint) -> Result<Server, Box
     let gate = GateConfig { scheduler, queue_max: 4096, depth: 8, layout: Layout::SINGLE };
     let export = Export {
         forwarders: vec![rustix::process::geteuid().as_raw()],
-        ..Export::new("files", Engine::new(&EngineConfig { gate }, store)?, tree)
+        ..Export::new("files", Engine::new(&gate, store)?, tree)
     };
     let config = ServerConfig::alone(vec![export]);
     Ok(Server::start(config, vec![Listener::bind(endpoint, Policy::Peer)?])?)

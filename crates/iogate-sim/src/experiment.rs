@@ -256,26 +256,7 @@ mod tests {
         if let Some(seen) = observer {
             *seen += sum;
         }
-        let app = |app: &crate::scenario::App| AppResult {
-            name: app.name.clone(),
-            id: app.id,
-            submitted: Time::ZERO,
-            start: Time::ZERO,
-            end,
-            lost: false,
-            processes: app.processes,
-            calls: 0,
-            bytes: 0,
-            call_time: Span::ZERO,
-            call_time_max: Span::ZERO,
-            call_times: Default::default(),
-            step_time: Span::ZERO,
-            steps: 0,
-            phases: Vec::new(),
-            server_finish: Vec::new(),
-            turns: Default::default(),
-            alone: None,
-        };
+        let app = |app| AppResult { end, ..AppResult::new(app, Time::ZERO) };
         Ok(RunResult {
             seed,
             makespan: end.since(Time::ZERO),

@@ -101,12 +101,12 @@ impl Backend {
             if self.queueing {
                 let mut transfers = Vec::new();
                 placement
-                    .for_each_extent(file, offset, bytes, |at, bytes| transfers.push(transfer(at, bytes)));
+                    .for_each_piece(op, file, offset, bytes, |at, bytes| transfers.push(transfer(at, bytes)));
                 station.submit(now, dispatch.id.0.into(), queued, transfers);
                 continue;
             }
             let mut visit = station.begin(now);
-            placement.for_each_extent(file, offset, bytes, |at, bytes| visit.serve(transfer(at, bytes)));
+            placement.for_each_piece(op, file, offset, bytes, |at, bytes| visit.serve(transfer(at, bytes)));
             if queued {
                 visit.hand_over();
             }

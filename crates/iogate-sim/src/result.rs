@@ -5,6 +5,7 @@ use iogate_core::{Span, Time, WaitReason};
 
 use crate::cache::CacheStats;
 pub use crate::call_times::CallTimes;
+use crate::scenario::App;
 
 /// One run of a scenario with one seed, simulated or real.
 #[derive(Clone, Debug)]
@@ -72,6 +73,32 @@ pub struct AppResult {
     pub turns: TurnsResult,
     /// How long it ran with nobody else, where that was asked for.
     pub alone: Option<Span>,
+}
+
+impl AppResult {
+    /// Of an application that starts then, and has done nothing yet.
+    pub fn new(app: &App, start: Time) -> AppResult {
+        AppResult {
+            name: app.name.clone(),
+            id: app.id,
+            submitted: Time::ZERO + app.start,
+            start,
+            end: start,
+            lost: false,
+            processes: app.processes,
+            calls: 0,
+            bytes: 0,
+            call_time: Span::ZERO,
+            call_time_max: Span::ZERO,
+            call_times: CallTimes::default(),
+            step_time: Span::ZERO,
+            steps: 0,
+            phases: Vec::new(),
+            server_finish: Vec::new(),
+            turns: TurnsResult::default(),
+            alone: None,
+        }
+    }
 }
 
 /// What a group of applications did, or an application where there are groups.

@@ -25,7 +25,7 @@ impl Serving {
                 Decision::Dispatch(dispatch) => {
                     let Dispatch { op, file, offset, bytes, .. } = dispatch;
                     self.transfers.clear();
-                    self.placement.for_each_extent(file, offset, bytes, |address, bytes| {
+                    self.placement.for_each_piece(op, file, offset, bytes, |address, bytes| {
                         self.transfers.push(Transfer { op, address, bytes });
                     });
                     let queued = self.gate.parts(dispatch.id).any(|part| part.arrival < now);

@@ -11,9 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use iogate_core::proto::client_session::{Attempt, ClientSession, Demand, SessionConfig};
 use iogate_core::proto::server_session::{Admission, CachedReply, Owed, ServerSession, SessionLimits};
-use iogate_core::wire::{
-    Attr, Identity, NO_HANDLE, Opened, Record, Request, Striping, VERSION, Welcome, open,
-};
+use iogate_core::wire::{Attr, Identity, NO_HANDLE, Opened, Record, Request, Welcome, open};
 use iogate_core::{Span, Time};
 
 const LIMITS: SessionLimits = SessionLimits { credits: 4, credit_bytes: 1 << 20, open_files: 8 };
@@ -101,23 +99,13 @@ struct Pair {
 
 fn welcome(session: [u8; 16], resumed: bool, answers: u64) -> Welcome {
     Welcome {
-        version: VERSION,
-        resumed: resumed.into(),
-        session,
-        instance: 0,
         credits: LIMITS.credits,
         credit_bytes: LIMITS.credit_bytes,
         transfer_bytes_max: 1 << 20,
         append_bytes_max: 1 << 20,
         answers,
-        verifier: 0,
-        uid: 0,
-        gid: 0,
         trusted: 1,
-        node: 0,
-        nodes: 0,
-        striping: Striping { first_target: 0, stripe_bytes: 1, targets: 1 },
-        time: 0,
+        ..Welcome::to(session, resumed)
     }
 }
 

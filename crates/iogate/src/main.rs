@@ -51,7 +51,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Advise(args) => commands::advise::run(&args),
         Command::Sim(args) => commands::sim::run(&args),
         Command::Why(args) => commands::why::run(&args),
-        Command::Merge(args) => commands::partial::run(&args),
+        Command::Merge(args) => commands::merge::run(&args),
         Command::Scenario(args) => commands::scenario::run(&args),
         Command::Reproduce(args) => commands::reproduce::run(&args),
         Command::Train(args) => commands::train::run(&args),

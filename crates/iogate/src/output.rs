@@ -1,6 +1,6 @@
 //! Where results go: standard output, and files that appear whole or not at all.
 
-use std::fs;
+use std::fs::{self, TryLockError};
 use std::io::{self, BufWriter, IsTerminal, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -28,6 +28,17 @@ fn is_printed(text: &str) -> Result<bool, Failure> {
         Err(error) => {
             Err(Failure::failed(anyhow::Error::new(error).context("standard output cannot be written")))
         }
+    }
+}
+
+/// Opens a file to add to it, or makes it, for as long as no other process has it so; `taken` is what to say when one has.
+pub(crate) fn open_alone(path: &Path, taken: impl FnOnce() -> Failure) -> Result<fs::File, Failure> {
+    let context = || Attempt::write(path.display());
+    let file = fs::File::options().read(true).append(true).create(true).open(path).with_context(context)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(taken()),
+        Err(TryLockError::Error(error)) => Err(Failure::failed(anyhow::Error::new(error).context(context()))),
     }
 }
 

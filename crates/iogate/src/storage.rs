@@ -10,7 +10,7 @@ use iogate_core::auto::{Pricing, Storage};
 use iogate_core::device::Device;
 use iogate_core::profile::{Profile, measure};
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
-use iogate_engine::{Engine, EngineConfig, Store};
+use iogate_engine::{Engine, Store};
 use iogate_sim::profile::ProfileTextError;
 
 use crate::cli::{KnownArgs, RoomArgs};
@@ -55,7 +55,7 @@ pub(crate) fn engine(
     let is_chosen = pinned.is_none();
     let scheduler = pinned.unwrap_or_else(|| first_scheduler(&layout, fixed, &known, room.depth));
     let gate = GateConfig { scheduler, queue_max: room.queue, depth: room.depth, layout };
-    let engine = Engine::new(&EngineConfig { gate }, store).context("the gate cannot be started")?;
+    let engine = Engine::new(&gate, store).context("the gate cannot be started")?;
     engine.know(known);
     if is_chosen {
         engine.choose(REQUESTS_PER_S).context("the thread that chooses cannot be started")?;

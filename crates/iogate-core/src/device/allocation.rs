@@ -89,7 +89,7 @@ impl Allocation {
     }
 
     /// Calls `piece(address, bytes)` for each part of a range that lies together; blocks that it has not yet it gets.
-    pub(super) fn for_each_extent(
+    pub(super) fn for_each_piece(
         &mut self,
         op: Op,
         file: FileId,
@@ -230,7 +230,7 @@ mod tests {
             for file in [1, 2] {
                 let mut left = step * BLOCK;
                 allocation
-                    .for_each_extent(Op::Write, FileId(file), at * BLOCK, left, |_, bytes| left -= bytes);
+                    .for_each_piece(Op::Write, FileId(file), at * BLOCK, left, |_, bytes| left -= bytes);
                 assert_eq!(left, 0);
             }
         }
@@ -297,14 +297,13 @@ mod tests {
         for rules in [Rules::Ext3, Rules::Ext4, Rules::Xfs] {
             let mut allocation = Allocation::new(rules, 1 << 28);
             for at in 0..2_000 {
-                allocation.for_each_extent(Op::Write, FileId(1), at * BLOCK, BLOCK, |_, _| ());
+                allocation.for_each_piece(Op::Write, FileId(1), at * BLOCK, BLOCK, |_, _| ());
             }
             assert_eq!(allocation.files[&FileId(1)].extents.len(), 1, "{rules:?}");
             let mut pieces = Vec::new();
             allocation
-                .for_each_extent(Op::Read, FileId(2), 100, 1 << 20, |at, bytes| pieces.push((at, bytes)));
-            allocation
-                .for_each_extent(Op::Write, FileId(2), 0, 1 << 20, |at, bytes| pieces.push((at, bytes)));
+                .for_each_piece(Op::Read, FileId(2), 100, 1 << 20, |at, bytes| pieces.push((at, bytes)));
+            allocation.for_each_piece(Op::Write, FileId(2), 0, 1 << 20, |at, bytes| pieces.push((at, bytes)));
             assert_eq!(pieces.len(), 2, "{rules:?}: {pieces:?}");
             assert_eq!((pieces[0].0 - pieces[1].0, pieces[0].1), (100, 1 << 20));
         }
@@ -312,7 +311,7 @@ mod tests {
 
     fn pieces(allocation: &mut Allocation, op: Op, file: u64, offset: u64, bytes: u64) -> Vec<(u64, u64)> {
         let mut pieces = Vec::new();
-        allocation.for_each_extent(op, FileId(file), offset, bytes, |at, bytes| pieces.push((at, bytes)));
+        allocation.for_each_piece(op, FileId(file), offset, bytes, |at, bytes| pieces.push((at, bytes)));
         pieces
     }
 

@@ -50,7 +50,7 @@ impl Placement {
         piece: impl FnMut(u64, u64),
     ) {
         match &mut self.allocation {
-            Some(allocation) => allocation.for_each_extent(op, file, offset, bytes, piece),
+            Some(allocation) => allocation.for_each_piece(op, file, offset, bytes, piece),
             None => self.for_each_extent(file, offset, bytes, piece),
         }
     }
@@ -71,13 +71,7 @@ impl Placement {
     }
 
     /// Calls `piece(address, bytes)` for each part of a range that lies in an extent of its own.
-    pub fn for_each_extent(
-        &mut self,
-        file: FileId,
-        offset: u64,
-        bytes: u64,
-        mut piece: impl FnMut(u64, u64),
-    ) {
+    fn for_each_extent(&mut self, file: FileId, offset: u64, bytes: u64, mut piece: impl FnMut(u64, u64)) {
         let (mut at, end) = (offset, offset.saturating_add(bytes));
         while at < end {
             let (index, within) = self.extent_bytes.div_rem(at);

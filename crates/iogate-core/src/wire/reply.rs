@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use super::VERSION;
 use super::codec::{Reader, Record, Value, WireError, record};
 
 record! {
@@ -42,6 +43,31 @@ record! {
         striping: Striping,
         /// The server's time, in nanoseconds since the Unix epoch.
         time: u64,
+    }
+}
+
+impl Welcome {
+    /// To a session with a server that stands alone: what else it is, remembers and allows is for who welcomes to add.
+    pub const fn to(session: [u8; 16], resumed: bool) -> Welcome {
+        Welcome {
+            version: VERSION,
+            resumed: resumed as u8,
+            session,
+            instance: 0,
+            credits: 0,
+            credit_bytes: 0,
+            transfer_bytes_max: 0,
+            append_bytes_max: 0,
+            answers: 0,
+            verifier: 0,
+            uid: 0,
+            gid: 0,
+            trusted: 0,
+            node: 0,
+            nodes: 0,
+            striping: Striping { first_target: 0, stripe_bytes: 0, targets: 1 },
+            time: 0,
+        }
     }
 }
 

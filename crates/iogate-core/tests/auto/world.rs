@@ -255,7 +255,7 @@ pub(crate) fn run(
                     }
                     let Dispatch { op, file, offset, bytes, .. } = dispatch;
                     let mut visit = station.begin(now);
-                    placement.for_each_extent(file, offset, bytes, |address, bytes| {
+                    placement.for_each_piece(op, file, offset, bytes, |address, bytes| {
                         visit.serve(Transfer { op, address, bytes });
                     });
                     if gate.parts(dispatch.id).any(|part| part.arrival < now) {

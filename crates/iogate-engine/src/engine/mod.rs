@@ -29,40 +29,20 @@ use iogate_core::profile::Findings;
 use iogate_core::recording::RecordingError;
 use iogate_core::sched::ConfigError;
 use iogate_core::stats::top::TopApps;
-use iogate_core::{
-    AppId, ClientId, FileId, FileLayout, Gate, GateConfig, Op, Rejected, SchedulerConfig, Time,
-};
+use iogate_core::{FileId, FileLayout, Gate, GateConfig, Op, Rejected, SchedulerConfig, Time};
 
 use crate::lock::lock;
+use crate::origin::Origin;
 use crate::store::{FileHandle, Finished, Store};
 use crate::sync::Mutex;
 use abort::AbortOnUnwind;
 pub use accounts::Accounts;
 pub use entitled::ClassBy;
 pub use paths::PathClass;
-pub(crate) use pool::precise_sleep;
 use shared::Shared;
 pub use sharing::{Coordinates, SharingStatus};
 use table::Done;
 use waiter::Mailbox;
-
-/// Settings of an [`Engine`].
-#[derive(Clone, Debug)]
-pub struct EngineConfig {
-    /// The gate's settings.
-    pub gate: GateConfig,
-}
-
-/// Who sends a request, for the schedulers that care.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Origin {
-    /// The application; 0 is unknown.
-    pub app: AppId,
-    /// The client; 0 is unknown.
-    pub client: ClientId,
-    /// When it was issued, on the client's clock (nanoseconds since the Unix epoch).
-    pub issued: Option<Time>,
-}
 
 /// One request with the memory that it reads into or writes from.
 #[derive(Debug)]
@@ -154,10 +134,10 @@ pub struct Engine {
 const TRANSFER_BYTES_MAX: usize = 1 << 30;
 
 impl Engine {
-    /// Starts an engine over a store. Fails if the gate's settings are refused or no thread can be started.
-    pub fn new(config: &EngineConfig, store: Arc<dyn Store>) -> io::Result<Arc<Engine>> {
+    /// Starts a gate over a store. Fails if its settings are refused or no thread can be started.
+    pub fn new(gate: &GateConfig, store: Arc<dyn Store>) -> io::Result<Arc<Engine>> {
         let invalid = |why: ConfigError| io::Error::new(io::ErrorKind::InvalidInput, why.to_string());
-        let gate = Gate::new(&config.gate).map_err(invalid)?;
+        let gate = Gate::new(gate).map_err(invalid)?;
         let shared = Arc::new(Shared::new(gate, store));
         shared.pool.start(&shared)?;
         Ok(Arc::new(Engine {

@@ -125,7 +125,7 @@ fn worker(engine: &Weak<Shared>) {
     // The engine is alive for as long as its pool has not been stopped.
     let Some(engine) = engine.upgrade() else { return };
     if cfg!(not(feature = "shuttle")) {
-        precise_sleep();
+        crate::clock::precise_sleep();
         crate::privileges::limit_thread_or_warn();
     }
     let pool = &engine.pool;
@@ -165,13 +165,5 @@ fn worker(engine: &Weak<Shared>) {
         if mine == Some(state.watched) {
             state.watched = Time::MAX;
         }
-    }
-}
-
-/// Asks the kernel to wake this thread when its sleep is over, not up to 50 us later.
-pub(crate) fn precise_sleep() {
-    // SAFETY: PR_SET_TIMERSLACK takes a number and affects this thread's timers only.
-    unsafe {
-        libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong);
     }
 }

@@ -5,7 +5,8 @@ use std::io;
 use iogate_core::{Op, RequestId};
 
 use super::waiter::Waiter;
-use super::{Completion, Origin, Transfer};
+use super::{Completion, Transfer};
+use crate::origin::Origin;
 use crate::store::FileHandle;
 
 /// Who gets a request's result.

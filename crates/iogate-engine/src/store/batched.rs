@@ -159,7 +159,7 @@ mod tests {
     use iogate_core::{Op, TargetId};
 
     use super::*;
-    use crate::engine::Origin;
+    use crate::origin::Origin;
     use crate::store::MemoryStore;
 
     /// Keeps what it is given until it is told to go on.

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use iogate_core::{FileId, Op, TargetId};
 
-use crate::engine::Origin;
+use crate::origin::Origin;
 
 pub use appending::{AppendFile, Appended};
 pub use batched::BatchedStore;

@@ -27,7 +27,7 @@ use iogate_core::{Span, Time};
 
 use super::{AppendFile, FileHandle, Io, IoDone, OpenMode, Store};
 use crate::clock::Clock;
-use crate::engine::precise_sleep;
+use crate::clock::precise_sleep;
 
 /// What a modelled device has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
 use iogate_engine::store::DirectoryStore;
-use iogate_engine::{Engine, EngineConfig, Store};
+use iogate_engine::{Engine, Store};
 use iogate_fuse::{CacheMode, Control, MountOptions, Mounted, Transport};
 use iogate_net::client::{ClientOptions, Remote, RemoteOptions};
 use iogate_net::server::Export;
@@ -223,7 +223,7 @@ pub fn engine_over(store: Arc<dyn Store>) -> Arc<Engine> {
 fn engine_with(store: Arc<dyn Store>, queue_max: u32) -> Arc<Engine> {
     let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
     let gate = GateConfig { scheduler, queue_max, depth: 16, layout: Layout::SINGLE };
-    Engine::new(&EngineConfig { gate }, store).unwrap()
+    Engine::new(&gate, store).unwrap()
 }
 
 pub fn open_to_all(path: &Path) {

@@ -78,6 +78,16 @@ static void note(void *user, int64_t result) {
     pthread_mutex_unlock(&scene->lock);
 }
 
+/* A request of the scene's file; `done` is told when it is over. */
+static iogate_request request_for(scene *scene, uint32_t op, uint64_t offset, uint32_t bytes, void *memory,
+                                  iogate_done done) {
+    iogate_request request = request_of(7, op, offset, bytes);
+    request.memory = memory;
+    request.user = scene;
+    request.done = done;
+    return request;
+}
+
 static void expect_failure(void *user, int64_t result) {
     CHECK(result == -ENOSPC);
     note(user, result);
@@ -88,6 +98,17 @@ typedef struct writer {
     int number;
 } writer;
 
+static void four_writers(scene *scene, void *(*write)(void *)) {
+    pthread_t threads[4];
+    writer writers[4];
+    for (int i = 0; i < 4; i++) {
+        writers[i] = (writer){scene, i};
+        CHECK(pthread_create(&threads[i], NULL, write, &writers[i]) == 0);
+    }
+    for (int i = 0; i < 4; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+}
+
 #define CELL 512
 #define CELLS 256
 
@@ -97,10 +118,8 @@ static void *write_cells(void *of) {
     char(*memory)[CELL] = malloc(CELLS * CELL);
     for (int i = 0; i < CELLS; i++) {
         memset(memory[i], writer->number * 64 + i % 64, CELL);
-        iogate_request request = request_of(7, IOGATE_WRITE, (uint64_t)(i * 4 + writer->number) * CELL, CELL);
-        request.memory = memory[i];
-        request.user = scene;
-        request.done = note;
+        uint64_t offset = (uint64_t)(i * 4 + writer->number) * CELL;
+        iogate_request request = request_for(scene, IOGATE_WRITE, offset, CELL, memory[i], note);
         uint64_t id = 0;
         CHECK(iogate_engine_submit(scene->engine, &request, &id) == 0 && id);
     }
@@ -113,22 +132,13 @@ static void carries_out(const char *scheduler, uint32_t flags) {
     scene *scene = scene_new();
     make(scene, (iogate_engine_config){.carry_out = carry_out, .flags = flags, .gate = {.queue_max = 16}},
          scheduler, 4);
-    pthread_t threads[4];
-    writer writers[4];
-    for (int i = 0; i < 4; i++) {
-        writers[i] = (writer){scene, i};
-        CHECK(pthread_create(&threads[i], NULL, write_cells, &writers[i]) == 0);
-    }
-    for (int i = 0; i < 4; i++)
-        CHECK(pthread_join(threads[i], NULL) == 0);
+    four_writers(scene, write_cells);
     for (int i = 0; i < 4 * CELLS * CELL; i++)
         CHECK(scene->bytes[i] == (char)(i / CELL % 4 * 64 + i / CELL / 4 % 64));
     /* The end, and what fails beyond. */
     char memory[4096];
-    iogate_request request = request_of(7, IOGATE_WRITE, FILE_BYTES - 4096, 4096);
-    request.memory = memory;
-    request.user = scene;
-    request.done = expect_failure;
+    iogate_request request =
+        request_for(scene, IOGATE_WRITE, FILE_BYTES - 4096, 4096, memory, expect_failure);
     CHECK(iogate_engine_submit(scene->engine, &request, NULL) == 0);
     wait_over(scene, 4 * CELLS + 1);
     CHECK(iogate_engine_switch(scene->engine, "sjf") == 0);
@@ -149,10 +159,8 @@ static void *write_over(void *of) {
     char(*memory)[CELL] = malloc(OVER_EACH_OTHER * CELL);
     for (int i = 0; i < OVER_EACH_OTHER; i++) {
         memset(memory[i], i % 128, CELL);
-        iogate_request request = request_of(7, IOGATE_WRITE, (uint64_t)writer->number * CELL, CELL);
-        request.memory = memory[i];
-        request.user = scene;
-        request.done = note;
+        uint64_t offset = (uint64_t)writer->number * CELL;
+        iogate_request request = request_for(scene, IOGATE_WRITE, offset, CELL, memory[i], note);
         CHECK(iogate_engine_submit(scene->engine, &request, NULL) == 0);
     }
     wait_over(scene, 4 * OVER_EACH_OTHER);
@@ -165,14 +173,7 @@ static void keeps_order(const char *scheduler, uint32_t flags) {
     scene *scene = scene_new();
     make(scene, (iogate_engine_config){.carry_out = carry_out, .flags = flags, .gate = {.queue_max = 64}},
          scheduler, 4);
-    pthread_t threads[4];
-    writer writers[4];
-    for (int i = 0; i < 4; i++) {
-        writers[i] = (writer){scene, i};
-        CHECK(pthread_create(&threads[i], NULL, write_over, &writers[i]) == 0);
-    }
-    for (int i = 0; i < 4; i++)
-        CHECK(pthread_join(threads[i], NULL) == 0);
+    four_writers(scene, write_over);
     for (int i = 0; i < 4 * CELL; i++)
         CHECK(scene->bytes[i] == (OVER_EACH_OTHER - 1) % 128);
     CHECK(iogate_engine_free(scene->engine) == 0);
@@ -205,9 +206,7 @@ static uint64_t kept(scene *scene, uint64_t *bytes) {
 }
 
 static uint64_t submit(scene *scene, uint32_t op, uint64_t offset, uint32_t bytes, uint32_t flags) {
-    iogate_request request = request_of(7, op, offset, bytes);
-    request.user = scene;
-    request.done = note;
+    iogate_request request = request_for(scene, op, offset, bytes, NULL, note);
     request.flags = flags;
     uint64_t id = 0;
     CHECK(iogate_engine_submit(scene->engine, &request, &id) == 0 && id);
@@ -387,10 +386,7 @@ static void no_thread(void) {
     scene *scene = scene_new();
     make(scene, (iogate_engine_config){.carry_out = carry_out}, "fifo", 1);
     char memory[4096];
-    iogate_request request = request_of(7, IOGATE_READ, 0, 4096);
-    request.memory = memory;
-    request.user = scene;
-    request.done = cannot_free_inside;
+    iogate_request request = request_for(scene, IOGATE_READ, 0, 4096, memory, cannot_free_inside);
     /* It is the caller's as before: what it does, it can do again. */
     for (int over = 1; over <= 2; over++) {
         CHECK(iogate_engine_submit(scene->engine, &request, NULL) == 0);
@@ -434,10 +430,7 @@ static void inside(void) {
     scene = scene_new();
     make(scene, (iogate_engine_config){.carry_out = carry_out}, "fifo", 1);
     char memory[4096];
-    iogate_request request = request_of(7, IOGATE_READ, 0, 4096);
-    request.memory = memory;
-    request.user = scene;
-    request.done = free_inside;
+    iogate_request request = request_for(scene, IOGATE_READ, 0, 4096, memory, free_inside);
     CHECK(iogate_engine_submit(scene->engine, &request, NULL) == 0);
     wait_over(scene, 1);
     /* It is freed behind our back, by a thread that ends as the engine's do. */

@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use iogate_core::proto::client_session::{Attempt, ClientSession, Demand, SessionConfig};
 use iogate_core::unsynced::Unsynced;
 use iogate_core::wire::{
-    Identity, NO_SESSION, REPLY_HEADER_BYTES, ReplyHeader, Request, RequestHeader, RequestOrigin, Striping,
-    Welcome,
+    Identity, NO_SESSION, REPLY_HEADER_BYTES, ReplyHeader, Request, RequestHeader, RequestOrigin, Welcome,
 };
 use iogate_core::{Span, Time};
 
@@ -60,23 +59,14 @@ pub(super) struct Link {
 /// What a server says when it lets somebody in.
 pub(super) fn welcome(session: [u8; 16], is_resumed: bool, answers: u64, verifier: u64) -> Welcome {
     Welcome {
-        version: 2,
-        resumed: is_resumed.into(),
-        session,
-        instance: 0,
         credits: CREDITS,
         credit_bytes: CREDIT_BYTES,
         transfer_bytes_max: 1 << 20,
         append_bytes_max: 1 << 20,
         answers,
         verifier,
-        uid: 0,
-        gid: 0,
         trusted: 1,
-        node: 0,
-        nodes: 0,
-        striping: Striping { first_target: 0, stripe_bytes: 1, targets: 1 },
-        time: 0,
+        ..Welcome::to(session, is_resumed)
     }
 }
 

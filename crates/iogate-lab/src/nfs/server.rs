@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use iogate_core::medium::Medium;
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
-use iogate_engine::{Engine, EngineConfig};
+use iogate_engine::Engine;
 use iogate_nfs::{Answer, Asked, Export, Front, Job, Spawn};
 use iogate_sim::rng::Rng;
 use iogate_vfs::answers::{Answers, LogFile};
@@ -73,7 +73,7 @@ impl Server {
         Ok(Server {
             disk: Arc::new(Mutex::new(Disk::new(Rng::new(seed, 2)))),
             state: Arc::new(Mutex::new(crate::Disk::new(Rng::new(seed, 3)))),
-            engine: Engine::new(&EngineConfig { gate }, Arc::new(AtOnce))?,
+            engine: Engine::new(&gate, Arc::new(AtOnce))?,
             life: 0,
             is_up: false,
             starts: 0,

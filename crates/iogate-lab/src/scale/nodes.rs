@@ -4,9 +4,7 @@ use std::collections::VecDeque;
 
 use iogate_core::proto::client_session::{Attempt, ClientSession, Demand, SessionConfig};
 use iogate_core::proto::server_session::{Admission, CachedReply, Owed, ServerSession, SessionLimits};
-use iogate_core::wire::{
-    Attr, Identity, NO_HANDLE, Opened, Record, Request, Striping, VERSION, Welcome, open,
-};
+use iogate_core::wire::{Attr, Identity, NO_HANDLE, Opened, Record, Request, Welcome, open};
 use iogate_core::{Span, Time};
 
 const LIMITS: SessionLimits = SessionLimits { credits: 128, credit_bytes: 64 << 20, open_files: 4096 };
@@ -121,23 +119,12 @@ fn server_end(now: Time) -> ServerEnd {
 
 fn welcome(session: [u8; 16], is_resumed: bool) -> Welcome {
     Welcome {
-        version: VERSION,
-        resumed: is_resumed.into(),
-        session,
-        instance: 0,
         credits: LIMITS.credits,
         credit_bytes: LIMITS.credit_bytes,
         transfer_bytes_max: 1 << 20,
         append_bytes_max: 1 << 20,
-        answers: 0,
-        verifier: 0,
-        uid: 0,
-        gid: 0,
         trusted: 1,
-        node: 0,
-        nodes: 0,
-        striping: Striping { first_target: 0, stripe_bytes: 1, targets: 1 },
-        time: 0,
+        ..Welcome::to(session, is_resumed)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use iogate_core::coord::leader::{Entered, Entering, Leader, User};
 use iogate_core::refusal::Refusal;
-use iogate_core::wire::{Hello, Record, RequestHeader, Striping, VERSION, Welcome, client_name};
+use iogate_core::wire::{Hello, Record, RequestHeader, Welcome, client_name};
 
 use super::connection::{Connection, State};
 use super::reactor::Reactor;
@@ -101,22 +101,11 @@ impl Reactor {
 fn welcome_of(leading: &Leader, instance: u64, entered: &Entered, user: User) -> Welcome {
     let claims = u32::try_from(leading.config().limits.claims_per_session).unwrap_or(u32::MAX);
     Welcome {
-        version: VERSION,
-        resumed: entered.is_resumed.into(),
-        session: entered.secret,
         instance,
         credits: claims.saturating_mul(2),
-        credit_bytes: 0,
-        append_bytes_max: 0,
-        answers: 0,
-        verifier: 0,
-        transfer_bytes_max: 0,
         uid: user.uid,
         gid: user.gid,
-        trusted: 0,
-        node: 0,
-        nodes: 0,
-        striping: Striping { first_target: 0, stripe_bytes: 0, targets: 1 },
         time: unix_now(),
+        ..Welcome::to(entered.secret, entered.is_resumed)
     }
 }

@@ -154,7 +154,7 @@ impl Shared {
             let work = export.ends.reap();
             if !work.is_empty() {
                 let ends = Arc::clone(&export.ends);
-                self.workers.run(export.index, 0, move || ends.perform(work));
+                self.workers.run_for(export.index, 0, move || ends.perform(work));
             }
         }
     }

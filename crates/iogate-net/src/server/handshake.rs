@@ -33,7 +33,7 @@ pub(super) fn greet(
     let (connection, fields, proof_bytes) =
         (Arc::clone(connection), fields.to_vec(), header.payload as usize);
     let control = Arc::clone(&connection.server.control);
-    control.run(GREETINGS, connection.source.number(), move || {
+    control.run_for(GREETINGS, connection.source.number(), move || {
         let Ok(hello) = Hello::decode(&fields) else { return };
         let proof = proof.as_ref().map_or(&[][..], |proof| &proof.as_slice()[..proof_bytes]);
         match welcome(&connection, &hello, proof) {

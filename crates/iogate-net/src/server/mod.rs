@@ -13,7 +13,6 @@
 //! | `connection.rs` | a connection and what the kernel is asked about it |
 //! | `incoming.rs` | bytes to requests |
 //! | `owned_request.rs` | a request on its way to who carries it out |
-//! | `workers.rs` | threads for what may take long |
 //! | `handshake.rs` | who the client is |
 //! | `rights.rs` | what a client may do |
 //! | `session.rs` | handles, requests and their replies: what the core decides of them is done |
@@ -46,7 +45,6 @@ mod session;
 mod status;
 mod threads;
 mod transfers;
-mod workers;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
@@ -57,7 +55,8 @@ use std::time::{Duration, Instant};
 
 use iogate_core::Time;
 use iogate_core::wire::PAYLOAD_BYTES_MAX;
-use iogate_engine::{Engine, lock};
+use iogate_engine::privileges::limit_thread_or_warn;
+use iogate_engine::{Engine, Workers, lock};
 
 pub use export::{Export, Limits};
 pub use iogate_vfs::answers::{Answers, Keeping};
@@ -72,7 +71,6 @@ use export::Served;
 use incoming::Starved;
 use session::Session;
 use threads::Threads;
-use workers::Workers;
 
 /// Settings of a [`Server`].
 pub struct ServerConfig {
@@ -209,12 +207,19 @@ impl Server {
                 next_token: AtomicU64::new(FIRST_CONNECTION),
                 per_client: Mutex::default(),
                 sessions: Mutex::default(),
-                workers: Workers::new("iogate-net-work", exports, WORKERS_MAX, SESSION_WORKERS_MAX),
-                control: Workers::new(
+                workers: Workers::shared(
+                    "iogate-net-work",
+                    exports,
+                    WORKERS_MAX,
+                    SESSION_WORKERS_MAX,
+                    limit_thread_or_warn,
+                ),
+                control: Workers::shared(
                     "iogate-net-control",
                     2,
                     CONTROL_WORKERS_MAX,
                     CLIENT_CONTROL_WORKERS_MAX,
+                    limit_thread_or_warn,
                 ),
                 threads: Threads::default(),
                 ready: Mutex::default(),

@@ -86,7 +86,7 @@ impl Session {
         let since = Instant::now();
         let job = move || asked.carry_out(since);
         if is_control {
-            self.server.control.run(CONTROL, self.number(), job);
+            self.server.control.run_for(CONTROL, self.number(), job);
         } else if takes_long {
             self.run(job);
         } else {

@@ -162,7 +162,7 @@ impl Session {
 
     /// Runs a job of this session in a worker, when it is its turn.
     pub(super) fn run(&self, job: impl FnOnce() + Send + 'static) {
-        self.server.workers.run(self.export.index, self.number(), job);
+        self.server.workers.run_for(self.export.index, self.number(), job);
     }
 
     /// Runs a job of this session in the calling thread, which has read it from a connection, if another one waits

@@ -246,8 +246,8 @@ mod tests {
     use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
     use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
+    use iogate_engine::Engine;
     use iogate_engine::store::DirectoryStore;
-    use iogate_engine::{Engine, EngineConfig};
     use iogate_vfs::DirectoryTree;
 
     use super::*;
@@ -279,7 +279,7 @@ mod tests {
         let tree = Arc::new(DirectoryTree::new(dir.path(), store.clone()).unwrap());
         let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
         let gate = GateConfig { scheduler, queue_max: 64, depth: 8, layout: Layout::SINGLE };
-        let export = Export::new("files", Engine::new(&EngineConfig { gate }, store).unwrap(), tree);
+        let export = Export::new("files", Engine::new(&gate, store).unwrap(), tree);
         let config = ServerConfig::alone(vec![export]);
         let endpoint = Endpoint::Unix(dir.path().join("socket"));
         let server = Server::start(config, vec![Listener::bind(&endpoint, Policy::Peer).unwrap()]).unwrap();

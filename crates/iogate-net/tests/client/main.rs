@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use iogate_core::wire::{Failure, Identity, Record, ReplyHeader, open};
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
-use iogate_engine::{Engine, EngineConfig, Origin};
+use iogate_engine::{Engine, Origin};
 use iogate_net::Server;
 use iogate_net::client::{ClientError, ClientOptions, Receiving, Remote, RemoteOptions, Spread};
 use iogate_net::transport::auth::Credential;
@@ -171,7 +171,7 @@ fn an_engine_reads_and_writes_through_the_store() {
         depth: 8,
         layout: Layout::SINGLE,
     };
-    let engine = Engine::new(&EngineConfig { gate }, remote.store()).unwrap();
+    let engine = Engine::new(&gate, remote.store()).unwrap();
     let data = pattern(6 << 20);
     thread::scope(|scope| {
         for (index, piece) in data.chunks(64 << 10).enumerate() {

@@ -9,8 +9,8 @@ use std::thread;
 
 use iogate_core::global_policy::{Phase, Terms};
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
+use iogate_engine::Engine;
 use iogate_engine::store::MemoryStore;
-use iogate_engine::{Engine, EngineConfig};
 use iogate_net::ThisSystem;
 use iogate_vfs::policy_file::Shares;
 
@@ -31,7 +31,7 @@ fn with_terms(terms: Terms) -> Setup {
 fn engine() -> Arc<Engine> {
     let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
     let gate = GateConfig { scheduler, queue_max: 64, depth: 4, layout: Layout::SINGLE };
-    Engine::new(&EngineConfig { gate }, Arc::new(MemoryStore::new())).unwrap()
+    Engine::new(&gate, Arc::new(MemoryStore::new())).unwrap()
 }
 
 fn phase(engine: &Engine) -> Phase {

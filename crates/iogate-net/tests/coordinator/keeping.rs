@@ -1,5 +1,6 @@
 //! What a coordinator keeps, over restarts and without room.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -150,15 +151,45 @@ fn a_damaged_journal_is_an_error_and_not_an_empty_one() {
     assert!(error.contains("damaged at byte") && error.contains("move it away"), "{error}");
 }
 
-/// A journal without room, while it is told so.
-struct Full {
-    inner: Local,
-    is_full: Arc<AtomicBool>,
-    appended: Arc<Mutex<Vec<Record>>>,
+/// How a journal fails, and what has been asked of it.
+#[derive(Default)]
+struct Told {
+    /// Another coordinator leads.
+    follows: AtomicBool,
+    is_full: AtomicBool,
+    is_unreadable: AtomicBool,
+    loads: AtomicUsize,
+    resigned: AtomicUsize,
+    appended: Mutex<Vec<Record>>,
 }
 
-impl Journal for Full {
+/// A journal in a directory that fails as a test tells it.
+struct Failing {
+    inner: Local,
+    told: Arc<Told>,
+}
+
+impl Failing {
+    fn over(dir: &Path, told: &Arc<Told>) -> Box<Failing> {
+        Box::new(Failing { inner: Local::open(dir).unwrap(), told: Arc::clone(told) })
+    }
+}
+
+impl Journal for Failing {
+    fn standing(&mut self) -> Standing {
+        if self.told.follows.load(Ordering::SeqCst) { Standing::Follows(None) } else { Standing::Leads }
+    }
+
+    fn resign(&mut self) {
+        self.told.resigned.fetch_add(1, Ordering::SeqCst);
+        self.told.follows.store(true, Ordering::SeqCst);
+    }
+
     fn load(&mut self) -> Result<Loaded, JournalError> {
+        self.told.loads.fetch_add(1, Ordering::SeqCst);
+        if self.told.is_unreadable.load(Ordering::SeqCst) {
+            return Err(JournalError::Version { path: "here".into(), found: 2, expected: 1 });
+        }
         self.inner.load()
     }
 
@@ -167,11 +198,11 @@ impl Journal for Full {
         records: &[Record],
         all: &mut dyn FnMut() -> Vec<Record>,
     ) -> Result<(), JournalError> {
-        if self.is_full.load(Ordering::SeqCst) {
+        if self.told.is_full.load(Ordering::SeqCst) {
             let source = std::io::Error::from_raw_os_error(libc::ENOSPC);
             return Err(JournalError::Io { action: "write", path: "journal".into(), source });
         }
-        self.appended.lock().unwrap().extend_from_slice(records);
+        self.told.appended.lock().unwrap().extend_from_slice(records);
         self.inner.append(records, all)
     }
 
@@ -183,16 +214,13 @@ impl Journal for Full {
 #[test]
 fn without_room_nothing_is_granted_and_with_room_it_goes_on() {
     let dir = tempfile::tempdir().unwrap();
-    let is_full = Arc::new(AtomicBool::new(false));
-    let appended = Arc::default();
-    let inner = Local::open(dir.path()).unwrap();
-    let journal = Full { inner, is_full: Arc::clone(&is_full), appended: Arc::clone(&appended) };
-    let setup = Setup::over(config("lease=5s"), Box::new(journal));
+    let told = Arc::<Told>::default();
+    let setup = Setup::over(config("lease=5s"), Failing::over(dir.path(), &told));
     let (mut holder, mut waiter, mut late) = (setup.client(), setup.client(), setup.client());
     let token = holder.turn(place("scratch"));
     let id = waiter.claim(place("scratch"));
     waiter.is_silent();
-    is_full.store(true, Ordering::SeqCst);
+    told.is_full.store(true, Ordering::SeqCst);
     // The first finds out, the second is told at once.
     for _ in 0..2 {
         late.refused(&Request::Claim(place("home")), libc::ENOSPC, "can keep no claims");
@@ -202,7 +230,7 @@ fn without_room_nothing_is_granted_and_with_room_it_goes_on() {
     let release = holder.send(&Request::Release(Release { token, bytes: 0 }), &[]);
     std::thread::sleep(Duration::from_millis(250));
     waiter.is_silent();
-    is_full.store(false, Ordering::SeqCst);
+    told.is_full.store(false, Ordering::SeqCst);
     let released = holder.reply();
     assert_eq!(released.id, release);
     released.done();
@@ -217,83 +245,34 @@ fn without_room_nothing_is_granted_and_with_room_it_goes_on() {
 #[test]
 fn what_was_said_is_in_the_journal() {
     let dir = tempfile::tempdir().unwrap();
-    let appended: Arc<Mutex<Vec<Record>>> = Arc::default();
-    let inner = Local::open(dir.path()).unwrap();
-    let journal = Full { inner, is_full: Arc::default(), appended: Arc::clone(&appended) };
-    let setup = Setup::over(config(""), Box::new(journal));
+    let told = Arc::<Told>::default();
+    let setup = Setup::over(config(""), Failing::over(dir.path(), &told));
     let mut client = setup.client();
     for _ in 0..20 {
         let token = client.turn(place("scratch"));
         let is_held = |record: &Record| matches!(record, Record::Claim(claim) if claim.held.is_some_and(|held| held.token == token));
-        assert!(appended.lock().unwrap().iter().any(is_held));
+        assert!(told.appended.lock().unwrap().iter().any(is_held));
         client.release(token).done();
-        assert!(matches!(appended.lock().unwrap().last(), Some(Record::Gone(_))));
-    }
-}
-
-/// A journal that cannot be loaded, while it is told so, of a coordinator that begins to lead late.
-struct Unreadable {
-    inner: Local,
-    leads: Arc<AtomicBool>,
-    is_unreadable: Arc<AtomicBool>,
-    loads: Arc<AtomicUsize>,
-    resigned: Arc<AtomicUsize>,
-}
-
-impl Journal for Unreadable {
-    fn standing(&mut self) -> Standing {
-        if self.leads.load(Ordering::SeqCst) { Standing::Leads } else { Standing::Follows(None) }
-    }
-
-    fn resign(&mut self) {
-        self.resigned.fetch_add(1, Ordering::SeqCst);
-        self.leads.store(false, Ordering::SeqCst);
-    }
-
-    fn load(&mut self) -> Result<Loaded, JournalError> {
-        self.loads.fetch_add(1, Ordering::SeqCst);
-        if self.is_unreadable.load(Ordering::SeqCst) {
-            return Err(JournalError::Version { path: "here".into(), found: 2, expected: 1 });
-        }
-        self.inner.load()
-    }
-
-    fn append(
-        &mut self,
-        records: &[Record],
-        all: &mut dyn FnMut() -> Vec<Record>,
-    ) -> Result<(), JournalError> {
-        self.inner.append(records, all)
-    }
-
-    fn place(&self) -> String {
-        "here".into()
+        assert!(matches!(told.appended.lock().unwrap().last(), Some(Record::Gone(_))));
     }
 }
 
 #[test]
 fn who_cannot_load_the_journal_tries_less_and_less_and_has_others_lead() {
     let dir = tempfile::tempdir().unwrap();
-    let (leads, is_unreadable) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(true)));
-    let (loads, resigned) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
-    let journal = Unreadable {
-        inner: Local::open(dir.path()).unwrap(),
-        leads: Arc::clone(&leads),
-        is_unreadable: Arc::clone(&is_unreadable),
-        loads: Arc::clone(&loads),
-        resigned: Arc::clone(&resigned),
-    };
-    let setup = Setup::over(config(""), Box::new(journal));
-    leads.store(true, Ordering::SeqCst);
+    let (follows, is_unreadable) = (AtomicBool::new(true), AtomicBool::new(true));
+    let told = Arc::new(Told { follows, is_unreadable, ..Told::default() });
+    let setup = Setup::over(config(""), Failing::over(dir.path(), &told));
+    told.follows.store(false, Ordering::SeqCst);
     wait_until("it has given up", || {
         // Something happens all the time, whether it leads or not.
         setup.status();
-        resigned.load(Ordering::SeqCst) == 1
+        told.resigned.load(Ordering::SeqCst) == 1
     });
-    assert_eq!(loads.load(Ordering::SeqCst), 5);
-    is_unreadable.store(false, Ordering::SeqCst);
-    leads.store(true, Ordering::SeqCst);
-    wait_until("it leads", || loads.load(Ordering::SeqCst) == 6);
+    assert_eq!(told.loads.load(Ordering::SeqCst), 5);
+    told.is_unreadable.store(false, Ordering::SeqCst);
+    told.follows.store(false, Ordering::SeqCst);
+    wait_until("it leads", || told.loads.load(Ordering::SeqCst) == 6);
     setup.status();
     setup.client().turn(place("scratch"));
 }

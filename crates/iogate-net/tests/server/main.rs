@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
-use iogate_engine::{Engine, EngineConfig};
+use iogate_engine::Engine;
 use iogate_net::server::{Export, Limits};
 use iogate_net::transport::auth::{Access, Policy};
 use iogate_net::{Endpoint, Listener, Server, ServerConfig};
@@ -83,6 +83,6 @@ fn export(name: &str, tree: Arc<dyn Tree>) -> Export {
 fn export_with(queue_max: u32, depth: u32, name: &str, tree: Arc<dyn Tree>) -> Export {
     let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
     let gate = GateConfig { scheduler, queue_max, depth, layout: Layout::SINGLE };
-    let engine = Engine::new(&EngineConfig { gate }, tree.store()).unwrap();
+    let engine = Engine::new(&gate, tree.store()).unwrap();
     Export { forwarders: vec![rustix::process::geteuid().as_raw()], ..Export::new(name, engine, tree) }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
 use iogate_engine::store::DirectoryStore;
-use iogate_engine::{Engine, EngineConfig, Store};
+use iogate_engine::{Engine, Store};
 use iogate_nfs::rpc::{Accepted, Call, Credential, GROUPS_MAX, records, take_reply};
 use iogate_nfs::wire::*;
 use iogate_nfs::xdr::Reader;
@@ -62,7 +62,7 @@ pub fn export_over(path: &Path, how: How, store: Arc<dyn Store>) -> Served {
     let layout = Layout { first_target: 0, stripe_bytes: 1 << 20, targets: 1 };
     let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
     let gate = GateConfig { scheduler, queue_max: 65_536, depth: 8, layout };
-    let engine = Engine::new(&EngineConfig { gate }, store.clone()).unwrap();
+    let engine = Engine::new(&gate, store.clone()).unwrap();
     let tree = Arc::new(DirectoryTree::new(path, store).unwrap());
     let secret = tree.kept_secret("nfs-handles").unwrap();
     let places = how.keeps_places.then(|| tree.kept_folder().unwrap());

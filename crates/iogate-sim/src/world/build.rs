@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use iogate_core::device::{self, Device, Transfer};
 use iogate_core::hash::HashMap;
 use iogate_core::profile::Profiled;
-use iogate_core::sched::ConfigError;
 use iogate_core::stats::Stats;
 use iogate_core::{Gate, GateConfig, Layout, Span, Time};
 
@@ -392,15 +391,10 @@ impl GateSpec {
     }
 
     /// The settings of the gate on the `node`-th node of a layer: with twins each starts at another target.
-    ///
-    /// # Errors
-    /// If the number is out of the scheduler's range.
-    pub fn config(&self, node: u32, layout: Layout) -> Result<GateConfig, ConfigError> {
+    pub fn config(&self, node: u32, layout: Layout) -> GateConfig {
         let mut scheduler = self.scheduler.clone();
-        if scheduler.values().any(|(param, _)| param.name == "node") {
-            scheduler.set("node", &node.to_string())?;
-        }
-        Ok(GateConfig { scheduler, queue_max: self.queue, depth: self.depth, layout })
+        scheduler.set_node(node);
+        GateConfig { scheduler, queue_max: self.queue, depth: self.depth, layout }
     }
 }
 
@@ -414,10 +408,11 @@ fn gate(
     lent: Lent<'_>,
 ) -> Result<Gate, SimError> {
     let own = lent.own(layer, spec)?;
-    let gate = spec.config(node, layout).and_then(|config| match own {
+    let config = spec.config(node, layout);
+    let gate = match own {
         Some(own) => Gate::with_own(&config, own),
         None => Gate::new(&config),
-    });
+    };
     let gate = gate.and_then(|mut gate| fair::divide(&mut gate, spec, shares, device).map(|()| gate));
     let mut gate = gate.map_err(|source| SimError::Gate { layer: layer.to_owned(), source })?;
     // A result has the distributions of a layer's first gate, and sums of all.

@@ -14,7 +14,7 @@ use iogate_core::coord::{
 };
 use iogate_core::wire::{
     Failure, Granted, Hello, Offset, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, Record, Renewed, ReplyHeader,
-    Request, RequestHeader, Striping, VERSION, Welcome,
+    Request, RequestHeader, Welcome,
 };
 use iogate_core::{Span, Time};
 use iogate_net::Endpoint;
@@ -459,25 +459,7 @@ fn welcome(
         connected.session = Some(session);
     }
     state.table.connected(now, session);
-    let welcome = Welcome {
-        version: VERSION,
-        resumed: known.is_some().into(),
-        session: name,
-        instance: 1,
-        credits: 64,
-        credit_bytes: 0,
-        transfer_bytes_max: 0,
-        append_bytes_max: 0,
-        answers: 0,
-        verifier: 0,
-        uid: 0,
-        gid: 0,
-        trusted: 0,
-        node: 0,
-        nodes: 1,
-        striping: Striping { first_target: 0, stripe_bytes: 0, targets: 1 },
-        time: 0,
-    };
+    let welcome = Welcome { instance: 1, credits: 64, nodes: 1, ..Welcome::to(name, known.is_some()) };
     reply(stream, 0, 0, |fields| welcome.encode(fields)).map(drop)
 }
 

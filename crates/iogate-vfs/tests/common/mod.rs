@@ -11,7 +11,7 @@ use iogate_core::sched::SchedulerKind;
 use iogate_core::wire::{Attr, Change, Entry, Gone, Identity, Space, open};
 use iogate_core::{GateConfig, Layout, Op, SchedulerConfig};
 use iogate_engine::store::{DirectoryStore, Io, IoDone, OpenMode};
-use iogate_engine::{Engine, EngineConfig, FileHandle, Origin, Store};
+use iogate_engine::{Engine, FileHandle, Origin, Store};
 use iogate_vfs::{Caller, DirectoryTree, ObjectName, OpenHow, StripedTree, Tree, TreeFile, WhenGone};
 
 pub(crate) const ROOT: Caller = Caller::new(0, 0);
@@ -40,7 +40,7 @@ pub(crate) fn striped(below: &Path, layout: Layout, far: bool) -> Arc<StripedTre
 pub(crate) fn engine(tree: &dyn Tree) -> Arc<Engine> {
     let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
     let gate = GateConfig { scheduler, queue_max: 1000, depth: 4, layout: Layout::SINGLE };
-    Engine::new(&EngineConfig { gate }, tree.store()).unwrap()
+    Engine::new(&gate, tree.store()).unwrap()
 }
 
 /// Opens by name, with flags only.

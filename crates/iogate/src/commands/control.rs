@@ -1,46 +1,18 @@
 //! `iogate umount`, `iogate status`, `iogate set`: what is asked of a mount or a server that is up.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
 use anyhow::{Context, anyhow};
-use iogate_core::stats::summary::Summary;
 use iogate_fuse::{ControlError, MountError};
-use iogate_net::Endpoint;
-use iogate_net::client::Client;
-use iogate_report::metrics::{Exposed, Form, text};
+use iogate_report::metrics::{Form, text};
 use iogate_report::status;
 
-use crate::attempt::{Attempt, Doing};
 use crate::cli::{SetArgs, StatusArgs, UmountArgs};
+use crate::commands::asker::{Asker, Place, Reached, Said, unanswered};
 use crate::commands::policy;
 use crate::commands::serve::ask;
 use crate::failure::Failure;
-use crate::metrics;
 use crate::output::print_or_watch;
-
-/// How long a server may take to answer.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
-
-/// Who is asked.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    Mount(PathBuf),
-    Server(Endpoint),
-}
-
-impl Place {
-    /// What can be a path of a mount is one: an address on TCP has no `/`, and nothing of its name is there.
-    pub(crate) fn of(given: &Path) -> Result<Place, Failure> {
-        let address = given.to_str().filter(|text| {
-            text.starts_with("unix:") || text.contains(':') && !text.contains('/') && !given.exists()
-        });
-        match address {
-            Some(address) => Ok(Place::Server(address.parse().map_err(Failure::usage)?)),
-            None => Ok(Place::Mount(given.into())),
-        }
-    }
-}
 
 pub(crate) fn umount(args: &UmountArgs) -> Result<(), Failure> {
     iogate_fuse::unmount(&args.mountpoint, args.lazy).map_err(|error| match error {
@@ -54,17 +26,14 @@ pub(crate) fn umount(args: &UmountArgs) -> Result<(), Failure> {
 
 pub(crate) fn set(args: &SetArgs) -> Result<(), Failure> {
     let settings = asked(&args.settings)?;
-    match &Place::of(&args.place)? {
-        Place::Mount(_) if args.export.is_some() => {
-            Err(Failure::usage(anyhow!("--export is for servers: a mount has one gate")))
-        }
-        Place::Mount(mountpoint) => iogate_fuse::set(mountpoint, &settings).map_err(|error| match error {
+    let mut asker = Asker::new(Place::of(&args.place)?, args.export.as_deref())?;
+    match asker.reach()? {
+        Reached::Mount(mountpoint) => iogate_fuse::set(mountpoint, &settings).map_err(|error| match error {
             ControlError::Refused { .. } => Failure::usage(error).hint(what_stays(&settings)),
             _ => unanswered(error),
         }),
-        Place::Server(endpoint) => {
-            let export = args.export.as_deref().unwrap_or_default();
-            ask::configure(endpoint, export, &settings, PATIENCE).map_err(|error| refused(error, &settings))
+        Reached::Server(_, client) => {
+            client.configure(&settings).map_err(|error| refused(error.into(), &settings))
         }
     }
 }
@@ -128,93 +97,29 @@ pub(crate) fn asked(settings: &[String]) -> Result<String, Failure> {
 
 pub(crate) fn status(args: &StatusArgs) -> Result<(), Failure> {
     let place = Place::of(&args.place)?;
+    let asker = || Asker::new(place.clone(), None);
     let form = match args {
         StatusArgs { openmetrics: true, .. } => Some(Form::OpenMetrics),
         StatusArgs { prometheus: true, .. } => Some(Form::Prometheus),
         _ => None,
     };
     if let Some(form) = form {
-        return print_or_watch(args.watch, true, || Ok(text(&Asker::new(place.clone()).exposed()?, form)));
+        return print_or_watch(args.watch, true, || Ok(text(&asker()?.exposed()?, form)));
     }
-    print_or_watch(args.watch, args.json, || shown(&place, args.json))
+    print_or_watch(args.watch, args.json, || shown(&mut asker()?, args.json))
 }
 
-/// Asks one place again and again; keeps the connection to a server.
-pub(crate) struct Asker {
-    place: Place,
-    client: Option<Client>,
-}
-
-impl Asker {
-    pub(crate) fn new(place: Place) -> Asker {
-        Asker { place, client: None }
-    }
-
-    /// What monitoring is told, as the mount or the server itself would.
-    pub(crate) fn exposed(&mut self) -> Result<Exposed, Failure> {
-        match &self.place {
-            Place::Mount(mountpoint) => {
-                let bytes = iogate_fuse::status(mountpoint).map_err(unanswered)?;
-                Ok(Exposed { gates: vec![summary(mountpoint, &bytes)?], server: None })
-            }
-            Place::Server(endpoint) => {
-                let client = match self.client.take() {
-                    Some(client) => client,
-                    None => ask::client(endpoint, "", PATIENCE)?,
-                };
-                let status = ask::read_status(endpoint, &client)?;
-                self.client = Some(client);
-                Ok(metrics::of_server(status))
-            }
-        }
-    }
-}
-
-/// A mount does not say what it was asked.
-pub(crate) fn unanswered(error: ControlError) -> Failure {
-    Failure::failed(anyhow!(error).context(Attempt::new(Doing::Ask, "")))
-}
-
-/// How the gate of a mount is.
-pub(crate) fn summary(mountpoint: &Path, bytes: &[u8]) -> anyhow::Result<Summary> {
-    serde_json::from_slice(bytes)
-        .with_context(|| format!("the mount at {} answers in another version's words", mountpoint.display()))
-}
-
-fn shown(place: &Place, json: bool) -> Result<String, Failure> {
-    let mountpoint = match place {
-        Place::Mount(mountpoint) => mountpoint,
-        Place::Server(endpoint) => {
-            let status = ask::status_of(endpoint, PATIENCE)?;
-            if json {
-                let json = serde_json::to_string(&status).context("the status as JSON")?;
-                return Ok(format!("{json}\n"));
-            }
-            return Ok(ask::shown(&status));
-        }
-    };
-    let bytes = iogate_fuse::status(mountpoint).map_err(unanswered)?;
-    if json {
+fn shown(asker: &mut Asker, json: bool) -> Result<String, Failure> {
+    if json && let Reached::Mount(mountpoint) = asker.reach()? {
+        let bytes = iogate_fuse::status(mountpoint).map_err(unanswered)?;
         return Ok(format!("{}\n", String::from_utf8_lossy(&bytes)));
     }
-    Ok(status::status(&summary(mountpoint, &bytes)?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paths_are_mounts_and_addresses_are_servers() {
-        let of = |text: &str| Place::of(text.as_ref());
-        for text in ["/mnt/scratch", "mount", "a/b:7000", "./io0:7000"] {
-            assert_eq!(of(text).unwrap(), Place::Mount(text.into()));
+    match asker.status()? {
+        Said::Mount(summary) => Ok(status::status(&summary)),
+        Said::Server(status) if json => {
+            let json = serde_json::to_string(&status).context("the status as JSON")?;
+            Ok(format!("{json}\n"))
         }
-        for text in ["io0:7000", "[::1]:7000", "unix:/run/iogate.socket"] {
-            assert_eq!(of(text).unwrap(), Place::Server(text.parse().unwrap()));
-        }
-        for wrong in ["io0:seven", "unix:", ":7000"] {
-            assert!(of(wrong).is_err(), "{wrong}");
-        }
+        Said::Server(status) => Ok(ask::shown(&status)),
     }
 }

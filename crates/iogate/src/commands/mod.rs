@@ -1,19 +1,21 @@
 //! The commands, a file each.
 
 pub(crate) mod advise;
+pub(crate) mod asker;
 pub(crate) mod bench;
 pub(crate) mod child;
 pub(crate) mod cluster;
 pub(crate) mod control;
 pub(crate) mod coord;
 pub(crate) mod demo;
+pub(crate) mod kept_runs;
 pub(crate) mod layout;
 pub(crate) mod lists;
 pub(crate) mod manuals;
+pub(crate) mod merge;
 pub(crate) mod mount;
 pub(crate) mod nfs;
 pub(crate) mod notify;
-pub(crate) mod partial;
 pub(crate) mod policy;
 pub(crate) mod probe;
 pub(crate) mod profile;

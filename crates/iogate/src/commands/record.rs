@@ -8,14 +8,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow};
 use iogate_core::recording::{Chunk, EVENT_BYTES, EVENTS_MAX, Event};
 use iogate_fuse::ControlError;
-use iogate_net::client::Client;
 use iogate_sim::record::{Assembler, HEADER, Line};
 use signal_hook::iterator::Signals;
 
 use crate::attempt::Attempt;
 use crate::cli::RecordArgs;
-use crate::commands::control::{PATIENCE, Place, unanswered};
-use crate::commands::serve::ask;
+use crate::commands::asker::{Asker, Place, Reached, unanswered};
 use crate::commands::signals;
 use crate::failure::Failure;
 use crate::output::check_is_file;
@@ -31,11 +29,11 @@ pub(crate) fn record(args: &RecordArgs) -> Result<(), Failure> {
     let place = Place::of(&args.place)?;
     // Before the recording begins, so that no signal ends it in the midst of a line.
     let mut signals = signals::of_the_end()?;
-    let source = Source::open(&place, &args.place, args.export.as_deref())?;
+    let mut asker = Asker::new(place, args.export.as_deref())?;
     let name = name().context("random numbers")?;
-    let first = source.read(name, 0).map_err(|end| end.failure(&source))?;
+    let first = read(&mut asker, name, 0).map_err(|end| end.failure(asker.place()))?;
     let mut trace = Trace::create(&args.out, args.rotate.map(|bytes| bytes.0), args.keep)?;
-    eprintln!("recording {source} to {}; end with Ctrl-C", args.out.display());
+    eprintln!("recording {} to {}; end with Ctrl-C", asker.place(), args.out.display());
     let until = args.duration.map(|time| Instant::now() + time.0);
     let is_due = |signals: &mut Signals| {
         signals.pending().next().is_some() || until.is_some_and(|until| Instant::now() >= until)
@@ -43,7 +41,7 @@ pub(crate) fn record(args: &RecordArgs) -> Result<(), Failure> {
     let mut recorder = Recorder { assembler: Assembler::default(), reading: Reading::default() };
     let mut ended = recorder.take(&first, &mut trace).err();
     while ended.is_none() && !is_due(&mut signals) {
-        match recorder.step(&source, name, &mut trace) {
+        match recorder.step(&mut asker, name, &mut trace) {
             Ok(0) => std::thread::sleep(PAUSE),
             Ok(_) => {}
             Err(end) => ended = Some(end),
@@ -52,7 +50,7 @@ pub(crate) fn record(args: &RecordArgs) -> Result<(), Failure> {
     if ended.is_none() {
         // What has come up to now.
         for _ in 0..PIECES_MAX {
-            match recorder.step(&source, name, &mut trace) {
+            match recorder.step(&mut asker, name, &mut trace) {
                 Ok(0) => break,
                 Ok(_) => {}
                 Err(end) => {
@@ -61,24 +59,17 @@ pub(crate) fn record(args: &RecordArgs) -> Result<(), Failure> {
                 }
             }
         }
-        let _ = source.read(name, u64::MAX);
+        let _ = read(&mut asker, name, u64::MAX);
     }
-    recorder.finish(&source, &args.out, trace, ended)
+    recorder.finish(asker.place(), &args.out, trace, ended)
 }
 
-/// What happens at a gate in the next while; less than that if it is more than `most` events. `shown` is how the place was named.
-pub(crate) fn events(
-    place: &Place,
-    shown: &Path,
-    export: Option<&str>,
-    time: Duration,
-    most: usize,
-) -> Result<Vec<Event>, Failure> {
-    let source = Source::open(place, shown, export)?;
+/// What happens at a gate in the next while; less than that if it is more than `most` events.
+pub(crate) fn events(asker: &mut Asker, time: Duration, most: usize) -> Result<Vec<Event>, Failure> {
     let name = name().context("random numbers")?;
-    let events = events_of(time, most, |from| source.read(name, from));
-    let events = events.map_err(|end| end.failure(&source))?;
-    let _ = source.read(name, u64::MAX);
+    let events = events_of(time, most, |from| read(asker, name, from));
+    let events = events.map_err(|end| end.failure(asker.place()))?;
+    let _ = read(asker, name, u64::MAX);
     Ok(events)
 }
 
@@ -133,12 +124,6 @@ fn name() -> io::Result<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-/// A gate that is recorded.
-enum Source<'a> {
-    Mount(&'a Path),
-    Server(&'a Path, Box<Client>),
-}
-
 /// Why a recording is over before it was asked to be.
 enum End {
     /// The mount or the server has gone, or the gate has forgotten the recording.
@@ -150,61 +135,38 @@ enum End {
 }
 
 impl End {
-    fn failure(self, source: &Source<'_>) -> Failure {
+    fn failure(self, place: &Place) -> Failure {
         match self {
-            End::Gone(why) => Failure::failed(anyhow!("{source} cannot be recorded: {why}")),
+            End::Gone(why) => Failure::failed(anyhow!("{place} cannot be recorded: {why}")),
             End::Refused(failure) => failure,
             End::Output(error) => Failure::failed(error),
         }
     }
 }
 
-impl<'a> Source<'a> {
-    fn open(place: &'a Place, shown: &'a Path, export: Option<&str>) -> Result<Source<'a>, Failure> {
-        match place {
-            Place::Mount(_) if export.is_some() => {
-                Err(Failure::usage(anyhow!("--export is for servers: a mount has one gate")))
-            }
-            Place::Mount(mountpoint) => Ok(Source::Mount(mountpoint)),
-            Place::Server(endpoint) => {
-                let client = ask::client(endpoint, export.unwrap_or_default(), PATIENCE)?;
-                Ok(Source::Server(shown, Box::new(client)))
-            }
+/// What has come since event `from`; `u64::MAX` ends the recording.
+fn read(asker: &mut Asker, name: u64, from: u64) -> Result<Chunk, End> {
+    let bytes = match asker.reach().map_err(End::Refused)? {
+        Reached::Mount(mountpoint) => {
+            iogate_fuse::record(mountpoint, name, from).map_err(|error| match error {
+                ControlError::NotAMount { .. } if from == 0 => End::Refused(Failure::failed(error)),
+                ControlError::NotAMount { .. } => End::Gone("it is not mounted any more".into()),
+                ControlError::NotAllowed { .. } => End::Refused(Failure::failed(error)),
+                error if from == 0 => End::Refused(unanswered(error)),
+                error => End::Gone(error.to_string()),
+            })?
         }
-    }
-
-    fn read(&self, name: u64, from: u64) -> Result<Chunk, End> {
-        let bytes = match self {
-            Source::Mount(mountpoint) => {
-                iogate_fuse::record(mountpoint, name, from).map_err(|error| match error {
-                    ControlError::NotAMount { .. } if from == 0 => End::Refused(Failure::failed(error)),
-                    ControlError::NotAMount { .. } => End::Gone("it is not mounted any more".into()),
-                    ControlError::NotAllowed { .. } => End::Refused(Failure::failed(error)),
-                    error if from == 0 => End::Refused(unanswered(error)),
-                    error => End::Gone(error.to_string()),
-                })?
-            }
-            Source::Server(_, client) => {
-                client.record(name, from, PIECE_BYTES).map_err(|error| match error.kind() {
-                    io::ErrorKind::PermissionDenied => End::Refused(Failure::failed(error)),
-                    _ => End::Gone(error.to_string()),
-                })?
-            }
-        };
-        if from == u64::MAX {
-            return Ok(Chunk::default());
+        Reached::Server(_, client) => {
+            client.record(name, from, PIECE_BYTES).map_err(|error| match error.kind() {
+                io::ErrorKind::PermissionDenied => End::Refused(Failure::failed(error)),
+                _ => End::Gone(error.to_string()),
+            })?
         }
-        Chunk::decode(&bytes).ok_or_else(|| End::Gone("it answers in another version's words".into()))
+    };
+    if from == u64::MAX {
+        return Ok(Chunk::default());
     }
-}
-
-impl std::fmt::Display for Source<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Source::Mount(mountpoint) => write!(f, "the mount at {}", mountpoint.display()),
-            Source::Server(place, _) => write!(f, "the server at {}", place.display()),
-        }
-    }
+    Chunk::decode(&bytes).ok_or_else(|| End::Gone("it answers in another version's words".into()))
 }
 
 struct Recorder {
@@ -214,8 +176,8 @@ struct Recorder {
 
 impl Recorder {
     /// Reads a piece, and says how many events were in it.
-    fn step(&mut self, source: &Source<'_>, name: u64, trace: &mut Trace) -> Result<usize, End> {
-        let chunk = source.read(name, self.reading.next)?;
+    fn step(&mut self, asker: &mut Asker, name: u64, trace: &mut Trace) -> Result<usize, End> {
+        let chunk = read(asker, name, self.reading.next)?;
         self.take(&chunk, trace)?;
         Ok(chunk.events.len())
     }
@@ -241,7 +203,7 @@ impl Recorder {
     /// Writes what is left, and says what there is.
     fn finish(
         mut self,
-        source: &Source<'_>,
+        place: &Place,
         out: &Path,
         mut trace: Trace,
         ended: Option<End>,
@@ -258,7 +220,7 @@ impl Recorder {
         match ended {
             Some(End::Output(error)) => failed = Some(error),
             Some(End::Refused(failure)) => return Err(failure),
-            Some(End::Gone(why)) => eprintln!("{source} has ended the recording: {why}"),
+            Some(End::Gone(why)) => eprintln!("{place} has ended the recording: {why}"),
             None => {}
         }
         match failed {

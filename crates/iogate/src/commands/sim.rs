@@ -12,7 +12,7 @@ use iogate_sim::world::simulate;
 
 use crate::attempt::Attempt;
 use crate::cli::{ExperimentOutputs, SimArgs};
-use crate::commands::partial::Work;
+use crate::commands::kept_runs::Work;
 use crate::commands::progress::Progress;
 use crate::commands::scenario::{self, Chosen};
 use crate::failure::Failure;

@@ -10,7 +10,7 @@ use super::*;
 use crate::refusal::errno::{EBADF, EIO, ESTALE};
 use crate::wire::{
     Attr, Close, GetAttr, Identity, NO_HANDLE, Open, Opened, PATH_BYTES_MAX, Record, Rename, Request,
-    Striping, Transfer, VERSION, open, transfer,
+    Transfer, open, transfer,
 };
 
 /// What a driver knows of a request: what it is.
@@ -47,23 +47,13 @@ fn at(ms: u64) -> Time {
 /// Of a new session.
 fn welcome(session: u8, answers: u64) -> Welcome {
     Welcome {
-        version: VERSION,
-        resumed: 0,
-        session: [session; 16],
-        instance: 0,
         credits: 8,
         credit_bytes: 1000,
         transfer_bytes_max: 1000,
         append_bytes_max: 1000,
         answers,
-        verifier: 0,
-        uid: 0,
-        gid: 0,
         trusted: 1,
-        node: 0,
-        nodes: 0,
-        striping: Striping { first_target: 0, stripe_bytes: 1, targets: 1 },
-        time: 0,
+        ..Welcome::to([session; 16], false)
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use iogate_core::device::Rules;
 use iogate_core::nearest::nearest;
-use iogate_core::sched::{SchedulerConfig, SchedulerKind};
+use iogate_core::sched::{SchedulerConfig, SchedulerKind, param};
 use iogate_core::units;
 use iogate_core::{Span, device};
 
@@ -24,7 +24,7 @@ const FORWARD_DEPTH: u32 = 16;
 /// In the place of a scheduler: it is chosen.
 const AUTO: &str = "auto";
 /// The parameter of schedulers that is not to be set: [`GateSpec::config`] does.
-const NODE: &str = "node";
+const NODE: &str = param::NODE.name;
 
 pub(super) fn read(root: &Table<'_>, files: &Files<'_>) -> Option<Cluster> {
     let (clients, servers) = (root.table("clients"), root.table("servers"));

@@ -7,7 +7,7 @@ use iogate_core::auto::Choice;
 use iogate_core::{AppId, Span, Time};
 use iogate_engine::unix_now;
 use iogate_sim::result::{
-    AppResult, Attempt, Chosen, LayerResult, NetworkResult, Phase, RunResult, ServerResult, TurnsResult,
+    AppResult, Attempt, Chosen, LayerResult, NetworkResult, Phase, RunResult, ServerResult,
 };
 use iogate_sim::world::{self, Observer, Served};
 
@@ -185,28 +185,9 @@ fn app_result(
     clock: &Clock,
 ) -> AppResult {
     let app = &work.apps[index];
-    let submitted = Time::ZERO + app.start;
     let start = outcome.began[index].map_or(clock.end, |began| clock.at(began));
-    let mut result = AppResult {
-        name: app.name.clone(),
-        id: app.id,
-        submitted,
-        start,
-        end: start,
-        lost: false,
-        processes: app.processes,
-        calls: 0,
-        bytes: 0,
-        call_time: Span::ZERO,
-        call_time_max: Span::ZERO,
-        call_times: Default::default(),
-        step_time: Span::ZERO,
-        steps: 0,
-        phases: Vec::new(),
-        server_finish: finish.iter().map(|server| server.get(&app.id).copied()).collect(),
-        turns: TurnsResult::default(),
-        alone: None,
-    };
+    let server_finish = finish.iter().map(|server| server.get(&app.id).copied()).collect();
+    let mut result = AppResult { server_finish, ..AppResult::new(app, start) };
     let processes = work.processes.iter().zip(&outcome.processes);
     for (_, measured) in processes.filter(|(process, _)| process.app == index) {
         match measured {

@@ -3,13 +3,14 @@
 //! They are configured as those of `iogate cluster` are, and end with the run, however it ends: what they hold is not kept.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
+use iogate_core::sched::param::NODE;
 use iogate_sim::scenario::{GateSpec, Scenario};
 use iogate_vfs::TreeFile;
 use tempfile::TempDir;
@@ -24,9 +25,9 @@ use super::testbed::{hole, scratch};
 use super::work::{Entrances, FileUse, Work, applications_by_address};
 use crate::cli::{BenchStore, BenchWay};
 use crate::commands::cluster::config::{Config, Forwarders, Node, Role, Servers, Transport};
-use crate::commands::serve::READY;
 use crate::commands::serve::ask::status_of;
 use crate::commands::serve::config::Bytes;
+use crate::commands::serve::started::{START_MAX, not_started, until_it_serves};
 use crate::failure::Failure;
 
 /// The export of a data server that holds stripes.
@@ -37,8 +38,6 @@ const APPLICATIONS: &str = "applications";
 const NFS_PORT: u16 = 20_490;
 /// How long a node may take to say how it is.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Lines of a log that say why a node did not start.
-const LOG_LINES: usize = 5;
 
 /// The scene of one run through the network. Dropped, it leaves nothing behind.
 pub(super) struct Nodes {
@@ -153,10 +152,10 @@ impl Nodes {
                 starting.push((&node.name, out));
             }
             for (name, out) in starting {
-                if !BufReader::new(out).lines().map_while(io::Result::ok).any(|line| line == READY) {
-                    let said = end_of_log(&log(self.folder.path(), name));
-                    return Err(Failure::failed(anyhow!("{name} did not start; its log says:\n{said}")));
-                }
+                until_it_serves(out, START_MAX).map_err(|why| {
+                    let said = std::fs::read(log(self.folder.path(), name)).unwrap_or_default();
+                    not_started(name, &why, &said)
+                })?;
             }
         }
         Ok(self.create_files(work)?)
@@ -219,7 +218,7 @@ fn table(gate: &GateSpec) -> toml::Table {
     let name = if gate.auto { "auto" } else { gate.scheduler.kind().name() };
     table.insert("scheduler".into(), name.into());
     // Each node's own is in its configuration.
-    for (param, value) in gate.scheduler.values().filter(|(param, _)| param.name != "node" && !gate.auto) {
+    for (param, value) in gate.scheduler.values().filter(|(param, _)| param.name != NODE.name && !gate.auto) {
         table.insert(param.name.into(), value.into());
     }
     table.insert("depth".into(), i64::from(gate.depth).into());
@@ -245,10 +244,4 @@ fn start(folder: &Path, name: &str) -> Result<(Child, ChildStdout)> {
         .with_context(|| format!("{name} cannot be started"))?;
     let out = child.stdout.take().context("a process without output")?;
     Ok((child, out))
-}
-
-fn end_of_log(path: &Path) -> String {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
 }

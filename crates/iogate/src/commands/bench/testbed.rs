@@ -12,7 +12,7 @@ use iogate_core::auto::{Choice, Storage};
 use iogate_core::stats::Stats;
 use iogate_core::{Layout, Time};
 use iogate_engine::store::{Backend, DeviceStats, DirectoryOptions, DirectoryStore, ModelledStore};
-use iogate_engine::{Engine, EngineConfig, Store};
+use iogate_engine::{Engine, Store};
 use iogate_fuse::{Control, MountOptions, Mounted};
 use iogate_sim::scenario::{Scenario, Servers};
 use iogate_sim::world;
@@ -129,8 +129,8 @@ impl Testbed {
             };
             let (store, notes) = WatchedStore::new(inner, &source).noting();
             let store = Arc::new(store);
-            let gate = servers.gate.config(index, Layout::SINGLE)?;
-            let engine = Engine::new(&EngineConfig { gate }, store.clone());
+            let gate = servers.gate.config(index, Layout::SINGLE);
+            let engine = Engine::new(&gate, store.clone());
             let engine = engine.context("the gate of a server cannot be started")?;
             if servers.gate.auto {
                 engine.know(self.known(servers, &source));

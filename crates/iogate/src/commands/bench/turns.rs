@@ -1,6 +1,5 @@
 //! Turns for real: the coordinator of a run, the calibration of its file system, and what one process makes of them.
 
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -14,7 +13,7 @@ use iogate_turn::{Calibration, Place, Settings, Turn, Wish};
 use serde::{Deserialize, Serialize};
 
 use super::worker::now;
-use crate::commands::serve::READY;
+use crate::commands::serve::started::{START_MAX, until_it_serves};
 
 /// What the run's file system is called.
 const PLACE: &str = "bench";
@@ -93,9 +92,7 @@ impl Coordinating {
             let out = child.stdout.take();
             begun.0 = Some(child);
             let out = out.context("a process without output")?;
-            if !BufReader::new(out).lines().map_while(std::io::Result::ok).any(|line| line == READY) {
-                return Err(anyhow!("the coordinator did not start"));
-            }
+            until_it_serves(out, START_MAX).map_err(|why| anyhow!("the coordinator {why}"))?;
         }
         if let Some(config) = &rules.backoff {
             let place = place(Some(probed))?;

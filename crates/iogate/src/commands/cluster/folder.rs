@@ -1,6 +1,6 @@
 //! A cluster's folder: private, and one process's while that starts or stops nodes.
 
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -9,6 +9,7 @@ use anyhow::{Context, anyhow};
 use super::FILE;
 use crate::attempt::Attempt;
 use crate::failure::Failure;
+use crate::output::open_alone;
 
 /// Who has this file's lock starts and stops nodes. No node is called so.
 const LOCK: &str = ".lock";
@@ -42,15 +43,8 @@ pub(super) fn make(folder: &Path) -> Result<PathBuf, Failure> {
 
 /// Keeps others from starting and stopping nodes for as long as it is held.
 pub(super) fn hold(folder: &Path) -> Result<File, Failure> {
-    let path = folder.join(LOCK);
-    let context = || Attempt::write(path.display());
-    let file = File::options().write(true).create(true).truncate(false).open(&path).with_context(context)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => {
-            let error = anyhow!("the cluster in {} is just being started or stopped", folder.display());
-            Err(Failure::failed(error).hint("by another `iogate cluster`: try again when that has ended"))
-        }
-        Err(TryLockError::Error(error)) => Err(Failure::failed(anyhow::Error::new(error).context(context()))),
-    }
+    open_alone(&folder.join(LOCK), || {
+        let error = anyhow!("the cluster in {} is just being started or stopped", folder.display());
+        Failure::failed(error).hint("by another `iogate cluster`: try again when that has ended")
+    })
 }

@@ -3,7 +3,6 @@
 //! Its number is written down at once, so that it is found also if whoever starts it ends before it serves.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,13 +12,11 @@ use anyhow::{Context, anyhow};
 use rustix::process::{Pid, Signal};
 
 use crate::attempt::Attempt;
-use crate::commands::serve::READY;
+use crate::commands::serve::started::{not_started, until_it_serves};
 use crate::failure::Failure;
 
 /// How long a node may take to complete what it has accepted, before it is killed.
 const STOP_PATIENCE: Duration = Duration::from_secs(20);
-/// Lines of a log that say why a node did not start.
-const LOG_LINES: usize = 5;
 
 /// A running process of a cluster.
 pub(super) struct Process {
@@ -133,7 +130,7 @@ pub(super) fn start(folder: &Path, name: &str, namespace: Option<&str>) -> Resul
     // A group of its own: an interrupt at this terminal is not for it.
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
     let mut child = command.spawn().with_context(|| format!("{name} cannot be started"))?;
-    let served = until_it_serves(&mut child, folder, name);
+    let served = noted_until_it_serves(&mut child, folder, name);
     if !matches!(served, Ok(true)) {
         let _ = child.kill();
         let _ = child.wait();
@@ -143,23 +140,22 @@ pub(super) fn start(folder: &Path, name: &str, namespace: Option<&str>) -> Resul
     }
     if !served? {
         let said = std::fs::read(&log_path).unwrap_or_default();
-        let said = String::from_utf8_lossy(said.get(before as usize..).unwrap_or_default()).into_owned();
-        let lines: Vec<&str> = said.lines().rev().take(LOG_LINES).collect();
-        let said: Vec<&str> = lines.into_iter().rev().collect();
-        return Err(Failure::failed(anyhow!("{name} did not start; its log says:\n{}", said.join("\n"))));
+        let said = said.get(before as usize..).unwrap_or_default();
+        return Err(not_started(name, "did not start", said));
     }
     Ok(())
 }
 
 /// Whether a node serves in the end, of which the number is noted meanwhile.
-fn until_it_serves(child: &mut Child, folder: &Path, name: &str) -> anyhow::Result<bool> {
+fn noted_until_it_serves(child: &mut Child, folder: &Path, name: &str) -> anyhow::Result<bool> {
     let pid = Pid::from_child(child);
     // It is not reaped yet; without this, it has ended already.
     let Some(start) = started(pid) else { return Ok(false) };
     let mut process = Process { pid, started: start, serves: false };
     process.note(folder, name)?;
     let Some(out) = child.stdout.take() else { return Ok(false) };
-    process.serves = BufReader::new(out).lines().map_while(Result::ok).any(|line| line == READY);
+    // Whoever waits for a cluster sees that it takes long, and may interrupt that.
+    process.serves = until_it_serves(out, Duration::MAX).is_ok();
     if process.serves {
         process.note(folder, name)?;
     }

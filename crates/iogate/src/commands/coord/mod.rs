@@ -58,9 +58,7 @@ fn release(args: &CoordReleaseArgs) -> Result<(), Failure> {
 /// How the coordinator is that leads.
 fn status_of(coordinators: &[Endpoint]) -> Result<Status, Failure> {
     let json = reach(coordinators)?.status().context("the coordinator does not say how it is")?;
-    let status =
-        serde_json::from_slice(&json).context("the coordinator answers in another version's words")?;
-    Ok(status)
+    Ok(ask::understood("the coordinator", &json)?)
 }
 
 /// Connects to the first of some coordinators that leads.

@@ -15,7 +15,7 @@ use iogate_core::device::Placement;
 use iogate_core::stats::summary::{Names, Summary};
 use iogate_core::{AppId, ClientId, FileId, GateConfig, Layout, Op, SchedulerConfig};
 use iogate_engine::store::{DirectoryStore, ModelledStore, OpenMode};
-use iogate_engine::{Engine, EngineConfig, Origin, Store};
+use iogate_engine::{Engine, Origin, Store};
 use iogate_fuse::{Control, MountError, MountOptions, application_of_word};
 use iogate_report::timeline::Served;
 use iogate_report::{AppResult, Run, Timeline};
@@ -119,8 +119,7 @@ impl Testbed {
             depth: DEPTH,
             layout: Layout::SINGLE,
         };
-        let engine =
-            Engine::new(&EngineConfig { gate }, store.clone()).context("the gate cannot be started")?;
+        let engine = Engine::new(&gate, store.clone()).context("the gate cannot be started")?;
         if scheduler.is_none() {
             engine.know(known);
             engine.choose(REQUESTS_PER_S).context("the thread that chooses cannot be started")?;

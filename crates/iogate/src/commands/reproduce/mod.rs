@@ -40,7 +40,7 @@ use iogate_sim::scenario::Plan;
 
 use self::figure::Reproduced;
 use crate::cli::{Paper, ReproduceArgs};
-use crate::commands::partial::{Work, origin};
+use crate::commands::kept_runs::{Work, origin};
 use crate::commands::progress::Progress;
 use crate::commands::{scenario, sim};
 use crate::failure::Failure;

@@ -1,6 +1,6 @@
 //! Asking a server how it is, and telling it what to change.
 
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -10,6 +10,7 @@ use iogate_net::server::{ConnectionStatus, Status};
 use iogate_net::transport::ConnectError;
 use iogate_net::transport::auth::{Credential, Munge};
 use iogate_report::{Table, status, units};
+use serde::de::DeserializeOwned;
 
 /// The errno of a server that wants another proof.
 const DENIED: i32 = rustix::io::Errno::ACCESS.raw_os_error();
@@ -32,8 +33,12 @@ pub(crate) fn status_with(
 pub(crate) fn read_status(endpoint: &Endpoint, client: &Client) -> anyhow::Result<Status> {
     let json = client.status();
     let json = json.with_context(|| format!("the server at {endpoint} does not say how it is"))?;
-    serde_json::from_slice(&json)
-        .with_context(|| format!("the server at {endpoint} answers in another version's words"))
+    understood(format_args!("the server at {endpoint}"), &json)
+}
+
+/// What somebody answers in JSON.
+pub(crate) fn understood<T: DeserializeOwned>(who: impl Display, json: &[u8]) -> anyhow::Result<T> {
+    serde_json::from_slice(json).with_context(|| format!("{who} answers in another version's words"))
 }
 
 fn asking(options: ClientOptions, export: &str, patience: Duration) -> ClientOptions {
@@ -47,17 +52,7 @@ fn asking(options: ClientOptions, export: &str, patience: Duration) -> ClientOpt
     }
 }
 
-/// Changes the scheduler of an export (empty: the first one). Fails with the server's own words.
-pub(crate) fn configure(
-    endpoint: &Endpoint,
-    export: &str,
-    settings: &str,
-    patience: Duration,
-) -> anyhow::Result<()> {
-    client(endpoint, export, patience)?.configure(settings).map_err(anyhow::Error::from)
-}
-
-/// As [`configure`], of the first export of a server for which the client's proof is known.
+/// Changes the settings of the first export of a server for which the client's proof is known. Fails with the server's own words.
 pub(crate) fn configure_with(
     endpoint: &Endpoint,
     options: ClientOptions,

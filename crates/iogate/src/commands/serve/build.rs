@@ -12,7 +12,7 @@ use iogate_core::sched::param;
 use iogate_core::{Layout, SchedulerKind};
 use iogate_engine::layouts::OpenLayouts;
 use iogate_engine::store::{Backend, BatchedStore, DirectoryOptions, DirectoryStore, ModelledStore};
-use iogate_engine::{Engine, EngineConfig, Store};
+use iogate_engine::{Engine, Store};
 use iogate_net::client::{self, ClientOptions, Forwarder, Remote, RemoteOptions};
 use iogate_net::server::{self, Keeping, Limits, ServerConfig};
 use iogate_net::{Endpoint, Listener, ThisSystem};
@@ -99,7 +99,7 @@ impl Export {
         }
         let (known, keeping) = self.storage()?;
         let gate = self.gate.config(layout, &known, forwarder.node);
-        let engine = Engine::new(&EngineConfig { gate }, store).context("the gate cannot be started")?;
+        let engine = Engine::new(&gate, store).context("the gate cannot be started")?;
         engine.know(known);
         engine.keep_accounts(self.gate.accounts);
         if let Some(shares) = &self.gate.shares {

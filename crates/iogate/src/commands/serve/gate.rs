@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use iogate_core::auto::Storage;
+use iogate_core::sched::param;
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
 use iogate_engine::Accounts;
 use iogate_vfs::policy_file::{FAIR, Shares};
@@ -95,7 +96,7 @@ impl TryFrom<BTreeMap<String, toml::Value>> for Gate {
             gate.shares = Some(read.0);
         }
         for (name, value) in table {
-            if name == "node" {
+            if name == param::NODE.name {
                 return Err("node: it is said once for all gates, at the top of the file".into());
             }
             if gate.auto {

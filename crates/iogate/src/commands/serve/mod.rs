@@ -7,6 +7,7 @@ pub(crate) mod config;
 pub(crate) mod gate;
 mod nfs;
 mod security;
+pub(crate) mod started;
 mod values;
 
 use std::path::PathBuf;
@@ -26,7 +27,7 @@ use crate::metrics;
 use crate::output::print;
 
 /// The last line on standard output before the server serves.
-pub(crate) const READY: &str = "ready";
+const READY: &str = "ready";
 
 pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     if args.with_parent {

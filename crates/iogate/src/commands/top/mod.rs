@@ -16,7 +16,7 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
 
 use crate::cli::TopArgs;
-use crate::commands::control::{Asker, Place};
+use crate::commands::asker::{Asker, Place};
 use crate::commands::signals;
 use crate::failure::Failure;
 use crate::output::print;
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<(), Failure> {
         .ok_or_else(|| {
             Failure::usage(anyhow!("--interval {}: expected at least 0.1 seconds", args.interval))
         })?;
-    let askers = args.places.iter().map(|place| Ok((name_of(place), Asker::new(Place::of(place)?))));
+    let askers = args.places.iter().map(|place| Ok((name_of(place), Asker::new(Place::of(place)?, None)?)));
     let askers = askers.collect::<Result<Vec<_>, Failure>>()?;
     if args.once {
         return once(askers);

@@ -12,9 +12,8 @@ use iogate_core::{AppId, GateConfig, Layout, SchedulerConfig};
 use iogate_report::why::{Doubt, Gain, Why};
 
 use crate::cli::WhyArgs;
-use crate::commands::control::{PATIENCE, Place, summary, unanswered};
+use crate::commands::asker::{Asker, Said};
 use crate::commands::record::events;
-use crate::commands::serve::ask;
 use crate::devices;
 use crate::failure::Failure;
 use crate::storage::read_profile;
@@ -49,10 +48,9 @@ pub(super) struct Recorded {
 
 impl Recorded {
     /// Records for so long.
-    pub(super) fn record(place: &Place, args: &WhyArgs, time: Duration) -> Result<Recorded, Failure> {
-        let export = args.export.as_deref();
-        let events = events(place, &args.scenario.scenario, export, time, EVENTS_MAX)?;
-        Ok(Recorded { events, summary: gate(place, export)? })
+    pub(super) fn record(asker: &mut Asker, time: Duration) -> Result<Recorded, Failure> {
+        let events = events(asker, time, EVENTS_MAX)?;
+        Ok(Recorded { events, summary: gate(asker)? })
     }
 
     /// The gate's settings; or why it is not simulated.
@@ -123,17 +121,12 @@ impl Recorded {
 }
 
 /// How the gate is set.
-fn gate(place: &Place, export: Option<&str>) -> Result<Summary, Failure> {
-    let endpoint = match place {
-        Place::Mount(mountpoint) => {
-            let bytes = iogate_fuse::status(mountpoint).map_err(unanswered)?;
-            return Ok(summary(mountpoint, &bytes)?);
-        }
-        Place::Server(endpoint) => endpoint,
+fn gate(asker: &mut Asker) -> Result<Summary, Failure> {
+    let status = match asker.status()? {
+        Said::Mount(summary) => return Ok(*summary),
+        Said::Server(status) => status,
     };
-    let client = ask::client(endpoint, export.unwrap_or_default(), PATIENCE)?;
-    let status = ask::read_status(endpoint, &client)?;
-    let is_it = |name: &str| export.is_none_or(|export| export == name);
+    let is_it = |name: &str| asker.export().is_none_or(|export| export == name);
     let found = status.exports.into_iter().find(|of| is_it(&of.name)).map(|of| of.gate.summary);
-    found.ok_or_else(|| Failure::failed(anyhow!("the server at {endpoint} does not say how its gate is set")))
+    found.ok_or_else(|| Failure::failed(anyhow!("{} does not say how its gate is set", asker.place())))
 }

@@ -13,7 +13,7 @@ use iogate_report::why::Why;
 use serde::Serialize;
 
 use crate::cli::WhyArgs;
-use crate::commands::control::Place;
+use crate::commands::asker::Place;
 use crate::commands::scenario as scenarios;
 use crate::failure::Failure;
 use crate::output::{OutputFile, print};
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &WhyArgs) -> Result<(), Failure> {
     refuse_others(args, place.is_some())?;
     let html = args.html.as_deref().map(OutputFile::create).transpose()?;
     match place {
-        Some(place) => shown(args, html, &[place::look(args, &place)?]),
+        Some(place) => shown(args, html, &[place::look(args, place)?]),
         None => shown(args, html, &scenario::look(args)?),
     }
 }

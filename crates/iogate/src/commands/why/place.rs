@@ -1,7 +1,7 @@
 //! Who slows whom down at a gate that is up: its accounts at two times, and what lies between them.
 
 use std::collections::HashMap;
-use std::fmt::{self, Write};
+use std::fmt::Write;
 use std::io::{self, IsTerminal};
 use std::thread;
 use std::time::Duration;
@@ -10,7 +10,6 @@ use anyhow::{Context, anyhow};
 use iogate_core::blame::{Account, Page, Sampled, window};
 use iogate_core::{AppId, Span, Time};
 use iogate_net::ThisSystem;
-use iogate_net::client::Client;
 use iogate_report::units;
 use iogate_report::why::Why;
 use iogate_vfs::app::{application_of_user, application_of_word};
@@ -20,7 +19,7 @@ use serde::Serialize;
 use super::counterfactual::Recorded;
 use super::{Answer, unknown};
 use crate::cli::WhyArgs;
-use crate::commands::control::{PATIENCE, Place, unanswered};
+use crate::commands::asker::{Asker, Place, Reached, unanswered};
 use crate::commands::serve::ask;
 use crate::failure::Failure;
 
@@ -47,22 +46,22 @@ pub(super) struct AtPlace {
     is_asked: bool,
 }
 
-pub(super) fn look(args: &WhyArgs, place: &Place) -> Result<AtPlace, Failure> {
+pub(super) fn look(args: &WhyArgs, place: Place) -> Result<AtPlace, Failure> {
     let pause = pause(args)?;
-    let source = Source::open(place, args)?;
+    let mut asker = Asker::new(place, args.export.as_deref())?;
     let storage = super::counterfactual::storage(args)?;
-    let mut looked = source.accounts()?;
+    let mut looked = Accounts::read(&mut asker)?;
     let mut recorded = None;
     if let Some(pause) = pause {
         let before = looked;
         if io::stderr().is_terminal() {
-            eprintln!("looking at {source} for {}", units::time(pause.as_nanos() as f64));
+            eprintln!("looking at {} for {}", asker.place(), units::time(pause.as_nanos() as f64));
         }
         match args.without.is_empty() {
             true => thread::sleep(pause),
-            false => recorded = Some(Recorded::record(place, args, pause)?),
+            false => recorded = Some(Recorded::record(&mut asker, pause)?),
         }
-        looked = source.accounts()?.since(before, &source)?;
+        looked = Accounts::read(&mut asker)?.since(before, asker.place())?;
     }
     let apps = looked.chosen(args)?;
     let name = |id: u32| looked.name(AppId(id));
@@ -128,74 +127,22 @@ impl Answer for AtPlace {
     }
 }
 
-/// A gate that is asked.
-enum Source<'a> {
-    Mount(&'a std::path::Path),
-    Server(&'a std::path::Path, Box<Client>),
+fn page(asker: &mut Asker, from: u32) -> Result<Page, Failure> {
+    let bytes = match asker.reach()? {
+        Reached::Mount(mountpoint) => iogate_fuse::accounts(mountpoint, from).map_err(unanswered)?,
+        Reached::Server(endpoint, client) => (client.accounts(from))
+            .with_context(|| format!("the server at {endpoint} does not say its accounts"))?,
+    };
+    let place = asker.place();
+    let page: Option<Page> = ask::understood(place, &bytes)?;
+    page.ok_or_else(|| {
+        Failure::failed(anyhow!("{place} keeps no accounts"))
+            .hint(format!("`iogate set {} accounts=sampled` begins them", place.name()))
+    })
 }
 
-impl fmt::Display for Source<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Source::Mount(mountpoint) => write!(f, "the mount at {}", mountpoint.display()),
-            Source::Server(address, _) => write!(f, "the server at {}", address.display()),
-        }
-    }
-}
-
-impl<'a> Source<'a> {
-    fn open(place: &'a Place, args: &'a WhyArgs) -> Result<Source<'a>, Failure> {
-        match place {
-            Place::Mount(_) if args.export.is_some() => {
-                Err(Failure::usage(anyhow!("--export is for servers: a mount has one gate")))
-            }
-            Place::Mount(mountpoint) => Ok(Source::Mount(mountpoint)),
-            Place::Server(endpoint) => {
-                let client = ask::client(endpoint, args.export.as_deref().unwrap_or_default(), PATIENCE)?;
-                Ok(Source::Server(&args.scenario.scenario, Box::new(client)))
-            }
-        }
-    }
-
-    fn page(&self, from: u32) -> Result<Page, Failure> {
-        let bytes = match self {
-            Source::Mount(mountpoint) => iogate_fuse::accounts(mountpoint, from).map_err(unanswered)?,
-            Source::Server(_, client) => {
-                client.accounts(from).with_context(|| format!("{self} does not say its accounts"))?
-            }
-        };
-        let page: Option<Page> = serde_json::from_slice(&bytes)
-            .with_context(|| format!("{self} answers in another version's words"))?;
-        page.ok_or_else(|| {
-            let begins = match self {
-                Source::Mount(mountpoint) => mountpoint.display().to_string(),
-                Source::Server(address, _) => address.display().to_string(),
-            };
-            Failure::failed(anyhow!("{self} keeps no accounts"))
-                .hint(format!("`iogate set {begins} accounts=sampled` begins them"))
-        })
-    }
-
-    /// All that it says now.
-    fn accounts(&self) -> Result<Accounts, Failure> {
-        let Page { at, began, sampled, mut accounts, names, mut next } = self.page(0)?;
-        let mut names: HashMap<AppId, String> = names.into_iter().collect();
-        while let Some(from) = next {
-            let page = self.page(from)?;
-            if page.began != began {
-                return Err(self.restarted());
-            }
-            accounts.extend(page.accounts);
-            names.extend(page.names);
-            // A gate that does not go on would be asked for ever.
-            next = page.next.filter(|next| *next > from);
-        }
-        Ok(Accounts { at, began, since: began, sampled, accounts, names })
-    }
-
-    fn restarted(&self) -> Failure {
-        Failure::failed(anyhow!("{self} began its accounts anew meanwhile: ask again"))
-    }
+fn restarted(place: &Place) -> Failure {
+    Failure::failed(anyhow!("{place} began its accounts anew meanwhile: ask again"))
 }
 
 /// What a gate says of the time from `since` to `at`.
@@ -209,10 +156,27 @@ struct Accounts {
 }
 
 impl Accounts {
+    /// All that it says now.
+    fn read(asker: &mut Asker) -> Result<Accounts, Failure> {
+        let Page { at, began, sampled, mut accounts, names, mut next } = page(asker, 0)?;
+        let mut names: HashMap<AppId, String> = names.into_iter().collect();
+        while let Some(from) = next {
+            let page = page(asker, from)?;
+            if page.began != began {
+                return Err(restarted(asker.place()));
+            }
+            accounts.extend(page.accounts);
+            names.extend(page.names);
+            // A gate that does not go on would be asked for ever.
+            next = page.next.filter(|next| *next > from);
+        }
+        Ok(Accounts { at, began, since: began, sampled, accounts, names })
+    }
+
     /// What has come since.
-    fn since(mut self, before: Accounts, source: &Source<'_>) -> Result<Accounts, Failure> {
+    fn since(mut self, before: Accounts, place: &Place) -> Result<Accounts, Failure> {
         if self.began != before.began {
-            return Err(source.restarted());
+            return Err(restarted(place));
         }
         for (app, name) in before.names {
             self.names.entry(app).or_insert(name);

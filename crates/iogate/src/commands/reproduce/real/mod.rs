@@ -29,7 +29,7 @@ use crate::cli::{BenchStore, BenchWay};
 use crate::commands::bench::runner::{self, Runner};
 use crate::commands::bench::{BY, REAL, SIMULATION};
 use crate::commands::sim::PROGRAM;
-use crate::commands::{partial, scenario};
+use crate::commands::{kept_runs, scenario};
 use crate::failure::Failure;
 use crate::output::OutputFile;
 
@@ -147,7 +147,7 @@ impl Lab<'_> {
 
     /// The same, of a plan's results.
     fn kept_results(&self, called: &str, form: &str, plan: &Plan) -> Result<Option<Kept>, Failure> {
-        let kept = |path| Ok(Kept { path, origin: partial::origin(plan)? });
+        let kept = |path| Ok(Kept { path, origin: kept_runs::origin(plan)? });
         self.kept_form(called, form).map(kept).transpose()
     }
 

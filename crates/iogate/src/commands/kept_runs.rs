@@ -1,8 +1,7 @@
-//! Partial results in a folder: the runs of a shard are kept there as they are done, so that what is interrupted goes on where it was;
-//! `iogate merge` joins the shards.
+//! Partial results in a folder: the runs of a shard are kept there as they are done, so that what is interrupted goes on where it was.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::num::NonZero;
 use std::ops::ControlFlow;
@@ -12,7 +11,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use anyhow::{Context, anyhow};
 use iogate_core::Time;
 use iogate_report::experiment::Origin;
-use iogate_report::partial::{ENDING, Head, Kept, MergeError, Outline, Shard, failed_line, merge, run_line};
+use iogate_report::partial::{Head, Kept, Outline, Shard, failed_line, run_line};
 use iogate_report::{ExperimentReport, Recording};
 use iogate_sim::experiment::{self, Done, ExperimentError, Repeats, digest};
 use iogate_sim::scenario::Plan;
@@ -20,9 +19,8 @@ use iogate_sim::scenario::Plan;
 use super::progress::{Progress, threads};
 use super::sim::PROGRAM;
 use crate::attempt::Attempt;
-use crate::cli::MergeArgs;
 use crate::failure::Failure;
-use crate::output::{OutputFile, print};
+use crate::output::open_alone;
 
 /// What is run, and for which results.
 pub(crate) struct Work<'a> {
@@ -136,9 +134,6 @@ pub(crate) fn origin(plan: &Plan) -> Result<Origin, Failure> {
     Ok(Origin { plan: fingerprint(format!("{:?}", plan.points).as_bytes()), build: build.clone() })
 }
 
-/// Where partial results come from.
-const WHO_WRITES: &str = "`iogate sim` and `iogate reproduce` write them with --results";
-
 /// A file of runs that is being written; nobody else writes it meanwhile.
 struct RunsFile {
     path: PathBuf,
@@ -147,17 +142,9 @@ struct RunsFile {
 
 impl RunsFile {
     fn open(path: PathBuf) -> Result<RunsFile, Failure> {
-        let context = || Attempt::write(path.display());
-        let file = File::options().read(true).append(true).create(true).open(&path).with_context(context)?;
-        match file.try_lock() {
-            Ok(()) => Ok(RunsFile { path, file }),
-            Err(TryLockError::WouldBlock) => {
-                Err(Failure::failed(anyhow!("{} is being written by another process", path.display())))
-            }
-            Err(TryLockError::Error(error)) => {
-                Err(Failure::failed(anyhow::Error::new(error).context(context())))
-            }
-        }
+        let taken = || Failure::failed(anyhow!("{} is being written by another process", path.display()));
+        let file = open_alone(&path, taken)?;
+        Ok(RunsFile { path, file })
     }
 
     /// Reads what is there, says what of it is lost, and makes it ready for more.
@@ -205,86 +192,5 @@ impl RunsFile {
 
     fn end(self) -> Result<(), Failure> {
         Ok(self.file.sync_all().with_context(|| Attempt::write(self.path.display()))?)
-    }
-}
-
-/// `iogate merge`.
-pub(crate) fn run(args: &MergeArgs) -> Result<(), Failure> {
-    args.outputs.check(None)?;
-    let mut all: BTreeMap<String, Vec<(String, Kept)>> = BTreeMap::new();
-    for path in files(&args.paths)? {
-        let shown = path.display().to_string();
-        let kept = read(&path)?;
-        all.entry(kept.head.name.clone()).or_default().push((shown, kept));
-    }
-    if let Some(folder) = &args.results {
-        let mut reports = Vec::new();
-        for (name, files) in all {
-            // All of them have the same, or they are not joined.
-            let origin = files.first().map(|(_, kept)| kept.head.origin.clone());
-            let report = ExperimentReport { origin, ..joined(files)? };
-            reports.push((folder.join(format!("{name}.json")), report));
-        }
-        super::sim::make_folder(folder)?;
-        for (path, report) in reports {
-            OutputFile::create(&path)?.finish_with(&report.json())?;
-            print(&format!("{}\n", path.display()))?;
-        }
-        return Ok(());
-    }
-    let begun = args.outputs.begin()?;
-    begun.finish(&joined(all.into_values().flatten().collect())?)
-}
-
-fn joined(files: Vec<(String, Kept)>) -> Result<ExperimentReport, Failure> {
-    match merge(files) {
-        Ok(Some(report)) => Ok(report),
-        Ok(None) => Err(Failure::usage(anyhow!("there are no partial results here"))),
-        Err(error @ MergeError::Unlike(..)) => {
-            Err(Failure::usage(anyhow!("{error}")).hint("only shards of the same runs can be joined"))
-        }
-        Err(error @ MergeError::Lacking(..)) => Err(Failure::failed(anyhow!("{error}"))
-            .hint("run each of them again alone, with its --shard and the same --results")),
-    }
-}
-
-/// The files that are named, and those in folders that are.
-fn files(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
-    let mut all = Vec::new();
-    for path in paths {
-        if !path.is_dir() {
-            all.push(path.clone());
-            continue;
-        }
-        let context = || Attempt::read(path.display());
-        let mut found = Vec::new();
-        for entry in fs::read_dir(path).with_context(context)? {
-            let file = entry.with_context(context)?.path();
-            if file.extension().is_some_and(|ending| ending == ENDING) {
-                found.push(file);
-            }
-        }
-        found.sort();
-        if found.is_empty() {
-            return Err(Failure::usage(anyhow!("{} has no partial results", path.display())).hint(WHO_WRITES));
-        }
-        all.extend(found);
-    }
-    Ok(all)
-}
-
-fn read(path: &Path) -> Result<Kept, Failure> {
-    let shown = path.display();
-    let file = File::open(path).with_context(|| Attempt::read(&shown)).map_err(Failure::usage)?;
-    if let Err(TryLockError::WouldBlock) = file.try_lock_shared() {
-        return Err(Failure::failed(anyhow!("{shown} is still being written")));
-    }
-    let mut bytes = Vec::new();
-    (&file).read_to_end(&mut bytes).with_context(|| Attempt::read(&shown))?;
-    match Kept::read(&bytes) {
-        Ok(Some(kept)) => Ok(kept),
-        Ok(None) => Err(Failure::failed(anyhow!("{shown} was interrupted before its first line was whole"))
-            .hint("run its shard again")),
-        Err(what) => Err(Failure::usage(anyhow!("{shown} has no partial results: {what}")).hint(WHO_WRITES)),
     }
 }
