@@ -14,7 +14,7 @@ eventually() {
     local end=$((SECONDS + 60))
     until "$@"; do
         [ "$SECONDS" -lt "$end" ] || return 1
-        sleep 0.1
+        sleep 0.4
     done
 }
 said() { "$@" >/tmp/said 2>&1 || fail "$*: $(cat /tmp/said)"; }
@@ -105,6 +105,9 @@ coordinated() {
     said systemctl enable --now iogate-coord
     [ "$(stat -c '%U %a' /var/lib/iogate/coord)" = 'iogate 700' ] || fail "its state: $(stat /var/lib/iogate/coord)"
     grep -qF "$(cat /proc/sys/kernel/random/boot_id)" /var/lib/iogate/coord/reserve || fail 'it does not know when the machine was started'
+    local blind=(--quiet --wait --pipe --property=ProcSubset=pid --property=RuntimeMaxSec=20)
+    ! systemd-run "${blind[@]}" iogate coord serve --listen unix:/run/blind --state /srv/blind >/tmp/said 2>&1 || fail 'it serves where it cannot know'
+    grep -q 'cannot read /proc/sys/kernel/random/boot_id' /tmp/said || fail "it does not say what lacks: $(cat /tmp/said)"
     said as_user iogate run --target /mnt/gate/all=scratch -- sh -c 'echo turn >/mnt/gate/all/turn'
     [ "$(iogate coord status --json "$IOGATE_COORD" | jq '.finished | length')" = 1 ] || fail 'there was no turn'
 }
@@ -120,11 +123,11 @@ is_another() { [ "$(systemctl is-active "$1")" = active ] && [ "$(process "$1")"
 
 killed() {
     step 'what was killed comes back'
-    (for i in $(seq 100); do echo "$i" && sleep 0.05; done) >/mnt/remote/all/lines &
+    (for i in $(seq 40); do echo "$i" && sleep 0.2; done) >/mnt/remote/all/lines &
     local writer=$!
     for unit in iogate-serve@data iogate-nfs@example iogate-coord iogate-mount@data; do brought_back "$unit"; done
     wait "$writer" || fail 'a program has not outlived the server that it writes to'
-    [ "$(wc -l </srv/data/all/lines)" = 100 ] || fail "of 100 lines there are $(wc -l </srv/data/all/lines)"
+    [ "$(wc -l </srv/data/all/lines)" = 40 ] || fail "of 40 lines there are $(wc -l </srv/data/all/lines)"
     [ "$(cat /mnt/gate/all/theirs /mnt/nfs/all/theirs)" = $'theirs\ntheirs' ] || fail 'a file is not there any more'
     iogate coord status "$IOGATE_COORD" >/dev/null || fail 'the coordinator is not there any more'
     brought_back iogate-mount@remote
@@ -163,9 +166,10 @@ wrong() {
 # Acknowledged lines are also in a file beside it, which the next boot compares.
 shut_down() {
     step 'this machine is shut down under programs that write'
+    # shellcheck disable=SC2016 # the writer's own
+    echo 'for ((i = 0; ; i++)); do echo $i >>"/mnt/$1/writer-$1" && echo $i >>"/srv/writer-$1"; sleep 0.3; done' >/run/writer
     for place in gate remote nfs; do
-        systemd-run --quiet --unit="writer-$place" --property=Type=exec bash -c \
-            "i=0; while i=\$((i + 1)); do echo \$i >>/mnt/$place/writer-$place && echo \$i >>/srv/writer-$place; sleep 0.05; done"
+        systemd-run --quiet --unit="writer-$place" bash /run/writer "$place"
         eventually test -s "/srv/writer-$place" || fail "nobody writes to $place"
     done
 }

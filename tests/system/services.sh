@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Services of the packages under Debian's systemd, in User-Mode Linux: installed, enabled as pages print it, used, killed, stopped, over a
 # shutdown and the next boot, upgraded while they run, removed and purged.
-# limit: 120
+# limit: 180
 # variants: fifo
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -32,7 +32,7 @@ for boot in first again; do
     echo "bash /out/services.bash $boot" >"$machine/script"
     status=0
     began=$SECONDS
-    "$here/systemd-machine" "$machine" node script || status=$?
+    UML_TIMEOUT=300 "$here/systemd-machine" "$machine" node script || status=$?
     cat "$machine/stdout" "$machine/stderr"
     if [ "$status" -ne 0 ]; then
         tail -n 30 "$machine/console"

@@ -14,5 +14,5 @@ here=$(cd "$(dirname "$0")" && pwd)
 export COMPRESS=none SOURCE_DATE_EPOCH=1700000000
 built_small
 package_for "$SIDE/packages"
-"$here/pages.py" --systemd "$SIDE/packages" --work "$SIDE/pages" "$here/../../docs/how-to/server-client.md" >"$SIDE/said" || fail "$(cat "$SIDE/said")"
+UML_TIMEOUT=350 "$here/pages.py" --systemd "$SIDE/packages" --work "$SIDE/pages" "$here/../../docs/how-to/server-client.md" >"$SIDE/said" || fail "$(cat "$SIDE/said")"
 cat "$SIDE/said"
