@@ -87,15 +87,19 @@ END
     setfattr -n trusted.iogate -v x /mnt/remote/all/far || fail 'root has no attributes of his own'
 }
 
-nfs_served() {
-    step 'a server for NFS clients, and the kernel of this machine as one'
+nfs_mounted() {
     local modules module
-    said systemctl enable --now iogate-nfs@example
     modules=$(echo /usr/lib/uml/modules/*/kernel)
     for module in net/sunrpc/sunrpc fs/nfs_common/grace fs/lockd/lockd fs/nfs_common/nfs_acl fs/netfs/netfs fs/fscache/fscache \
         net/dns_resolver/dns_resolver fs/nfs/nfs fs/nfs/nfsv3; do insmod "$modules/$module.ko" || fail "$module"; done
-    mkdir /mnt/nfs
+    mkdir -p /mnt/nfs
     said mount -t nfs -o vers=3,proto=tcp,port=2049,mountport=2049,mountproto=tcp,nolock 127.0.0.1:/srv/data /mnt/nfs
+}
+
+nfs_served() {
+    step 'a server for NFS clients, and the kernel of this machine as one'
+    said systemctl enable --now iogate-nfs@example
+    nfs_mounted
     as_user sh -c 'echo nfs >/mnt/nfs/all/nfs'
     [ "$(cat /srv/data/all/nfs) $(stat -c %u /srv/data/all/nfs)" = 'nfs 1234' ] || fail 'an NFS client does not write in its name'
 }
@@ -167,7 +171,7 @@ wrong() {
 shut_down() {
     step 'this machine is shut down under programs that write'
     # shellcheck disable=SC2016 # the writer's own
-    echo 'for ((i = 0; ; i++)); do echo $i >>"/mnt/$1/writer-$1" && echo $i >>"/srv/writer-$1"; sleep 0.3; done' >/run/writer
+    echo 'for ((i = 0; ; i++)); do echo $i >>"/mnt/$1/all/writer-$1" && echo $i >>"/srv/writer-$1"; sleep 0.3; done' >/run/writer
     for place in gate remote nfs; do
         systemd-run --quiet --unit="writer-$place" bash /run/writer "$place"
         eventually test -s "/srv/writer-$place" || fail "nobody writes to $place"
@@ -191,8 +195,9 @@ booted() {
     for unit in "${services[@]}"; do eventually systemctl --quiet is-active "$unit" || runs "$unit"; done
     [ "$(cat /mnt/gate/all/theirs /mnt/remote/all/theirs)" = $'theirs\ntheirs' ] || fail 'a file is not there any more'
     for place in gate remote nfs; do
-        diff <(head -n "$(wc -l <"/srv/writer-$place")" "/srv/data/writer-$place") "/srv/writer-$place" >/dev/null || fail "lines are lost of what was written to $place"
+        diff <(head -n "$(wc -l <"/srv/writer-$place")" "/srv/data/all/writer-$place") "/srv/writer-$place" >/dev/null || fail "lines are lost of what was written to $place"
     done
+    journalctl --boot --no-pager --unit=iogate-coord | grep -q 'turns may be held that are not known' || fail 'the coordinator takes this boot for the one before'
     journalctl --boot=-1 --no-pager --unit='iogate-*' >/tmp/before
     for unit in "${services[@]}"; do
         [ "$(grep "$unit.service: " /tmp/before | tail -n 1 | grep -c 'Deactivated successfully')" = 1 ] ||
