@@ -200,7 +200,7 @@ booted() {
     journalctl --boot --no-pager --unit=iogate-coord | grep -q 'turns may be held that are not known' || fail 'the coordinator takes this boot for the one before'
     journalctl --boot=-1 --no-pager --unit='iogate-*' >/tmp/before
     for unit in "${services[@]}"; do
-        [ "$(grep "$unit.service: " /tmp/before | tail -n 1 | grep -c 'Deactivated successfully')" = 1 ] ||
+        grep -E "$unit.service: (Deactivated|Failed)" /tmp/before | tail -n 1 | grep -q 'Deactivated successfully' ||
             fail "$unit did not end well when the machine was shut down: $(grep "$unit" /tmp/before)"
     done
 }
