@@ -157,3 +157,19 @@ mpi_is_found() {
         [ "$1/usr/lib/iogate/${library##*/}" -ef "$library" ] || fail "MPI programs do not find ${library##*/}: $(ls -l "$1/usr/lib/iogate")"
     done < <(find "$1/$2" -name 'libiogate_mpi*.so')
 }
+
+# needs_machines: skips the test where tests/system/systemd-machine cannot boot, or no packages can be made for it.
+needs_machines() {
+    needs linux.uml insmod ip mkfs.ext4 dbus-daemon setpriv dpkg dpkg-deb dpkg-shlibdeps cc ar strip
+    [ -x /lib/systemd/systemd ] || skip "there is no systemd"
+    [ "$(id -u)" -eq 0 ] || skip "booting a machine with this one's files takes root"
+    ! dpkg-query --show iogate >/dev/null 2>&1 || skip "iogate is installed here"
+}
+
+# package_for FOLDER: the Debian package of the program, of what `built_small` has left.
+package_for() {
+    packaged deb package 1
+    mkdir -p "$1"
+    mv "$SIDE/package"/iogate_*.deb "$1"
+    rm -r "$SIDE/package"
+}

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the commands of pages as printed, each page in a machine of its own.
 
-    tests/system/pages.py [--program IOGATE | --root DIR] [--work DIR] [PAGE...]
+    tests/system/pages.py [--program IOGATE | --root DIR] [--systemd PACKAGES] [--work DIR] [PAGE...]
 
 A page's blocks of code are told apart by what stands behind the opening ```:
 
@@ -22,6 +22,9 @@ A page whose blocks begin with `# on the NAME` has two such machines, of these n
 one before it did, and only when that one has ended. The directory is common to both.
 
 With --root, the files are those of the Debian in DIR, on which iogate is installed, and nothing is there of the checkout.
+
+With --systemd, a page's machines are those of tests/system/systemd-machine, on which the packages in PACKAGES are installed, and blocks are run that are marked
+`no-run it takes systemd`, too. These pages have two machines.
 """
 
 import argparse
@@ -29,6 +32,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -38,6 +42,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES_AT_ONCE = 3
 # A page is killed after this; on a machine that does nothing else, each takes a small part of it.
 PAGE_SECONDS_MAX = 180
+# Where it boots machines first.
+BOOTED_PAGE_SECONDS_MAX = 400
+TAKES_SYSTEMD = "it takes systemd"
 # Machines of a page that has more than one: what is at the ends of a wire.
 NODES = 2
 
@@ -83,6 +90,8 @@ exec chroot . /usr/bin/env bash -c 'cd /tmp/page && exec bash "/run/page/script.
 """
 NAMESPACES = ["unshare", "--mount", "--pid", "--net", "--uts", "--ipc", "--fork", "--kill-child"]
 
+NAMESPACES_OF_BOOTED = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+
 # Two machines, whose names are its arguments, and a wire between them. It ends with the first of them: one has failed, or all commands are through.
 MACHINES = r"""
 set -euo pipefail
@@ -97,6 +106,32 @@ wait -n
 """
 
 
+# The same, each with a kernel and a systemd of its own: WORK has what they have in common, and WIRES are the ends of what is between them.
+BOOTED = r"""
+set -u
+read -ra wires <<<"$WIRES"
+count=0
+for node; do
+    mkdir "$WORK/$node"
+    cp "$PACKAGES"/*.deb "$WORK/$node/"
+    cat >"$WORK/$node/boot" <<END
+set -e
+mkdir /run/page /tmp/page
+mount -t hostfs none /run/page -o "$WORK"
+mount -t hostfs none /tmp/page -o "$WORK/page"
+cp /run/page/hosts /etc/hosts
+dpkg --force-unsafe-io --install /out/*.deb >/dev/null 2>&1
+cd /tmp/page
+exec bash /run/page/script.$node
+END
+    "$BOOT" --files "$FILES" --wire "${wires[count]}" "10.0.0.$((count + 1))/24" "$WORK/$node" "$node" boot &
+    count=$((count + 1))
+done
+wait -n || exit
+wait -n
+"""
+
+
 class Block:
     """Commands of a page that run on a node: as (line, text, expected), expected a list of lines, or None if anything is right."""
 
@@ -105,7 +140,7 @@ class Block:
         self.commands = commands
 
 
-def blocks(text):
+def blocks(text, with_systemd):
     """The blocks of a page to run, and the reasons of those that are not run, with their lines."""
     run, marked, fence, node = [], [], None, None
     for number, line in enumerate(text.splitlines(), 1):
@@ -120,6 +155,8 @@ def blocks(text):
                 raise ValueError(f"line {start}: this is not what {words[1]} has below its head")
             if language not in ("sh", "console"):
                 continue
+            if with_systemd and words == ["no-run", TAKES_SYSTEMD]:
+                words = []
             if words[:1] == ["no-run"] and len(words) == 2:
                 marked.append((start, words[1]))
             elif words:
@@ -185,8 +222,9 @@ def fits(expected, said):
     return None
 
 
-def machines(run, work, program, root):
+def machines(run, work, flags):
     """What starts the machines for blocks that are to be run, and its environment: of the Debian in `root`, or of this machine."""
+    root, program = flags.root, flags.program
     nodes = list(dict.fromkeys(block.node or "io0" for block in run))
     (work / "page").mkdir()
     hosts = ["127.0.0.1 localhost"]
@@ -205,31 +243,42 @@ def machines(run, work, program, root):
     environment |= {"WORK": str(work), "FILES": str(root or "/"), "HOME": "/tmp", "NODE": nodes[0], "ADDRESS": ""}
     if len(nodes) == 1:
         return [*NAMESPACES, "bash", "-c", MACHINE], environment
+    if flags.systemd:
+        environment |= {"PACKAGES": str(flags.systemd), "BOOT": str(ROOT / "tests/system/systemd-machine")}
+        return [*NAMESPACES_OF_BOOTED, "bash", "-c", BOOTED, "bash", *nodes], environment
     environment |= {"MACHINE": MACHINE, "NAMESPACES": " ".join(NAMESPACES)}
     return [*NAMESPACES, "--mount-proc", "bash", "-c", MACHINES, "bash", *nodes], environment
 
 
-def run_page(page, program, root, folder):
+def ended(command, environment, work, seconds_max):
+    """How the machines have ended, which are killed after a time."""
+    wires = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    numbers = [wire.fileno() for wire in wires]
+    environment |= {"WIRES": " ".join(map(str, numbers))}
+    with (work / "machine").open("w") as machine, wires[0], wires[1]:
+        with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=machine, stderr=machine, pass_fds=numbers) as process:
+            try:
+                return process.wait(seconds_max)
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+                return f"killed after {seconds_max} s"
+
+
+def run_page(page, flags):
     """Runs a page: the blocks that were run, those that were not, and what was wrong."""
     try:
-        run, marked = blocks(page.read_text(encoding="utf-8"))
+        run, marked = blocks(page.read_text(encoding="utf-8"), flags.systemd)
     except ValueError as error:
         return 0, [], [str(error)]
     if not run:
         return 0, marked, []
-    work = folder / re.sub(r"\W", "-", str(page.relative_to(ROOT)))
+    work = flags.work / re.sub(r"\W", "-", str(page.relative_to(ROOT)))
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     (work / "at").write_text("0")
-    command, environment = machines(run, work, program, root)
-    with (work / "machine").open("w") as machine:
-        with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=machine, stderr=machine) as process:
-            try:
-                status = process.wait(PAGE_SECONDS_MAX)
-            except subprocess.TimeoutExpired:
-                process.send_signal(signal.SIGKILL)
-                process.wait()
-                status = f"killed after {PAGE_SECONDS_MAX} s"
+    command, environment = machines(run, work, flags)
+    status = ended(command, environment, work, BOOTED_PAGE_SECONDS_MAX if flags.systemd else PAGE_SECONDS_MAX)
     commands = [command for block in run for command in block.commands]
     outputs = [work / f"out.{index}" for index in range(len(commands))]
     said = [path.read_text(errors="replace") if path.exists() else "" for path in outputs]
@@ -254,13 +303,15 @@ def main():
     flags = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     flags.add_argument("--program", type=Path, default=ROOT / "target/debug/iogate")
     flags.add_argument("--root", type=Path)
+    flags.add_argument("--systemd", type=Path)
     flags.add_argument("--work", type=Path, default=ROOT / "target/pages")
     flags.add_argument("pages", nargs="*", type=Path)
     flags = flags.parse_args()
     pages = [page.resolve() for page in flags.pages] or [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    for name in ["program", "root", "systemd", "work"]:
+        setattr(flags, name, (path := getattr(flags, name)) and path.resolve())
     with ThreadPoolExecutor(PAGES_AT_ONCE) as threads:
-        root = flags.root and flags.root.resolve()
-        results = list(threads.map(lambda page: run_page(page, flags.program.resolve(), root, flags.work.resolve()), pages))
+        results = list(threads.map(lambda page: run_page(page, flags), pages))
     ran, not_run, failed = 0, [], 0
     for page, (count, marked, wrong) in zip(pages, results, strict=True):
         name = page.relative_to(ROOT)

@@ -59,9 +59,6 @@ def main() -> int:
     for name, value in settings:
         if name == "EnvironmentFile":
             env |= environment(value)
-    for name, value in settings:
-        if name == "ExecStartPre":
-            subprocess.run(words(value, env), check=True, timeout=LIMIT_S)
     (start,) = [value for name, value in settings if name == "ExecStart"]
 
     with tempfile.TemporaryDirectory() as folder:

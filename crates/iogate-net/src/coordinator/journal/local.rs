@@ -11,6 +11,9 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::{Journal, JournalError, Loaded, Record};
 
+/// What the kernel calls the time since the machine was started.
+const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+
 /// A journal in a directory.
 #[derive(Debug)]
 pub struct Local(Log<Folder>);
@@ -94,7 +97,12 @@ impl Folder {
             return Err(JournalError::InUse { dir: dir.into(), owner: owner.trim().into() });
         }
         lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id())).map_err(failed)?;
-        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        // Not without it: over a crash of the machine, nobody would hear that a turn may be another's.
+        let boot = std::fs::read_to_string(BOOT).map_err(|source| JournalError::Io {
+            action: "read",
+            path: BOOT.into(),
+            source,
+        })?;
         Ok(Folder {
             dir: dir.into(),
             open: File::open(dir).map_err(|source| JournalError::Io {
