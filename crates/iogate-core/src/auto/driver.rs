@@ -169,6 +169,11 @@ impl Auto {
         self.chooser.traits()
     }
 
+    /// What chooses.
+    pub fn chooser(&self) -> &Chooser {
+        &self.chooser
+    }
+
     /// What is in use, and why.
     pub fn status(&self) -> &Status {
         self.chooser.status()

@@ -63,6 +63,8 @@ pub enum Known {
     Profile,
     /// Nothing but whether it is rotational: prices are learnt meanwhile.
     Nothing,
+    /// All that it charges: its own model.
+    Model,
 }
 
 /// What became of a mix.
@@ -100,7 +102,7 @@ pub(super) fn starves(done: &[u64], with_fifo: &[u64]) -> bool {
 pub fn auto(mix: &Mix, known: Known) -> Auto {
     let (kind, rotational) = (mix.storage.kind(), mix.storage.is_rotational());
     let profile = match known {
-        Known::Profile => mix.storage.profile(),
+        Known::Profile | Known::Model => mix.storage.profile(),
         Known::Nothing => Profile::assumed(kind, rotational),
     };
     let chooser = chooser(mix, profile);
@@ -110,6 +112,10 @@ pub fn auto(mix: &Mix, known: Known) -> Auto {
         Known::Profile => {
             let refit = Refit::from_kept(mix.storage.profile());
             Auto::new(chooser.beginning_with(Prior::committed()), pace).learning(Meter::new(refit))
+        }
+        Known::Model => {
+            let chooser = Chooser::new(&mix.config(&fifo()), mix.storage.pricing(), Time::ZERO);
+            Auto::new(chooser.beginning_with(Prior::committed()), pace)
         }
         Known::Nothing => {
             Auto::new(chooser, pace).learning(Meter::new(Refit::from_nothing(kind, rotational)))

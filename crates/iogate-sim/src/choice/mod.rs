@@ -11,12 +11,14 @@
 //! | [`without`] | what a simulation of a recording says of that |
 //! | [`sampling`] | what accounts of samples say of a mix, beside exact ones of the same time |
 //! | [`kept`] | what it is worth to begin with what was learnt of the storage before |
+//! | [`losses`] | where what the choice does not gain is lost |
 //! | [`phases`] | what it does when all applications go over to something else |
 //! | [`train`] | what a prior is learnt from: random situations, with what became of each under each candidate |
 
 pub mod evaluate;
 pub mod gains;
 pub mod kept;
+pub mod losses;
 pub mod mix;
 pub mod phases;
 pub mod run;

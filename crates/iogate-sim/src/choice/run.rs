@@ -3,7 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use iogate_core::auto::Auto;
+use iogate_core::auto::objective::{Ln, Score};
+use iogate_core::auto::{Auto, Candidates};
 use iogate_core::blame::Account;
 use iogate_core::recording::Event;
 use iogate_core::{AppId, ClientId, Gate, Request, RequestId, SchedulerConfig, Span, Time};
@@ -34,6 +35,8 @@ pub struct Ran {
     pub bytes: u64,
     /// Who slowed whom down, if the gate has kept accounts of that.
     pub accounts: Vec<Account>,
+    /// What was expected of each candidate after the first window that was simulated, and what a gain had to exceed for a change.
+    pub expected: Vec<Option<(Score, Ln)>>,
     /// What arrived and completed, in that order.
     pub events: Vec<Event>,
 }
@@ -215,6 +218,10 @@ impl World<'_> {
         auto.look(self.now, &mut self.serving.gate, |id| ClientId(sender[id.0 as usize] + 1));
         if auto.status().switches > before {
             self.ran.switches.push((self.now, self.serving.gate.scheduler().to_string()));
+        }
+        if self.ran.expected.is_empty() && !auto.status().considered.is_empty() {
+            self.ran.expected =
+                (0..Candidates::every().len()).map(|at| auto.chooser().expected(at)).collect();
         }
         self.ran.memory_max = auto.status().memory_max + auto.allocated_bytes();
     }

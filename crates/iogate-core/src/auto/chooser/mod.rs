@@ -16,6 +16,7 @@
 //! doubles each time. What is in use with a bound that follows the load is given a new bound where the load has changed.
 
 mod beginning;
+mod expecting;
 mod probing;
 mod proposal;
 mod turning;
@@ -96,6 +97,8 @@ pub struct Chooser {
     wait: Span,
     /// By how much changes that were taken back have shown less than they promised; it fades.
     miss: Ln,
+    /// What a gain had to exceed in the last window.
+    threshold: Ln,
     corrections: Corrections,
     turns: Option<Box<Turns>>,
     allowance: Allowance,
@@ -158,6 +161,7 @@ impl Chooser {
             proposal: None,
             wait: Span::ZERO,
             miss: 0,
+            threshold: 0,
             corrections: Corrections::default(),
             turns: None,
             allowance: Allowance::new(turns::SHARE, now),
@@ -264,11 +268,6 @@ impl Chooser {
         self.status.corrected = corrected
             .map(|of| (self.candidates.with_wait(of.index, self.wait), of.by, of.measured))
             .collect();
-    }
-
-    /// What is expected of a candidate beyond what is simulated, against `fifo`.
-    fn correction(&self, index: usize) -> Ln {
-        self.corrections.expected(index, |other| self.candidates.are_alike(index, other))
     }
 
     /// Candidates that may be tried now.
@@ -454,7 +453,7 @@ impl Chooser {
         // Ordering the queue anew, and what a cold scheduler loses: in millionths of the time that it will be in use.
         let queued = judging.window.len() as u64;
         let cost = ((1_000_000 + queued * 200).saturating_mul(1_000_000) / dwell) as Ln;
-        let threshold = GAIN_MIN.max(2 * error).max(2 * self.miss).max(cost);
+        self.threshold = GAIN_MIN.max(2 * error).max(2 * self.miss).max(cost);
         let mut in_use = self.score(self.used);
         // One window can be a lucky one; where there is only one yet, it must do.
         let seen = |index| self.history.iter().filter(|seen| seen.against(index, 0).next().is_some()).count();
@@ -470,7 +469,7 @@ impl Chooser {
             }
             let gain = self.gain(index);
             let simpler = |(other, most): &(usize, Ln)| {
-                gain > most + TIE || (gain >= most - TIE && index < *other && gain > threshold)
+                gain > most + TIE || (gain >= most - TIE && index < *other && gain > self.threshold)
             };
             if best.as_ref().is_none_or(simpler) {
                 best = Some((index, gain));
@@ -487,7 +486,7 @@ impl Chooser {
         let reason = match in_use.is_harmless() {
             // Who serves one client after the other harms the others in any one window.
             false if seen(self.used) >= WINDOWS_SURE => Reason::Harm,
-            _ if gain > threshold && waited => Reason::Gain,
+            _ if gain > self.threshold && waited => Reason::Gain,
             _ if gain > GAIN_MIN.max(cost) && waited => {
                 return self.begin_turns(index, gain, &judging.window, now);
             }
@@ -522,21 +521,6 @@ impl Chooser {
     /// How much too long predictions are, the mean of the last windows.
     fn bias(&self) -> Ln {
         self.errors.iter().map(|apart| apart.bias).sum::<Ln>() / self.errors.len().max(1) as Ln
-    }
-
-    /// The score of a candidate over the windows in which it was simulated whole.
-    fn score(&self, index: usize) -> Score {
-        Score::of(self.history.iter().flat_map(|seen| seen.against(index, 0)))
-    }
-
-    /// How much faster a candidate is expected to be than what is in use.
-    fn gain(&self, index: usize) -> Ln {
-        self.simulated_gain(index) + self.correction(index) - self.correction(self.used)
-    }
-
-    /// The same as simulated, over the windows in which both were simulated whole.
-    fn simulated_gain(&self, index: usize) -> Ln {
-        -Score::of(self.history.iter().flat_map(|seen| seen.against(index, self.used))).mean
     }
 
     fn bar(&mut self, index: usize) {
