@@ -1,5 +1,6 @@
 //! Where results go: standard output, and files that appear whole or not at all.
 
+use std::fmt::Display;
 use std::fs;
 use std::io::{self, BufWriter, IsTerminal, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, AsRawFd};
@@ -29,6 +30,12 @@ fn is_printed(text: &str) -> Result<bool, Failure> {
             Err(Failure::failed(anyhow::Error::new(error).context("standard output cannot be written")))
         }
     }
+}
+
+/// Says something beside the results, on standard error. That may be gone, or on a disk that is full: what is done does not depend on who
+/// hears of it.
+pub(crate) fn say(line: impl Display) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
 /// A file being written, until [`OutputFile::finish`] puts it in its place. Dropped, it leaves no trace, nor does a process that is killed

@@ -29,6 +29,7 @@ use crate::commands::serve::{begin, until_stopped};
 use crate::failure::Failure;
 use crate::kept::{Keeper, KeptPrices};
 use crate::metrics;
+use crate::output::say;
 use crate::storage;
 
 /// Under which the secret of handles is kept.
@@ -86,7 +87,7 @@ pub(crate) fn run(args: &NfsArgs) -> Result<(), Failure> {
         _ => None,
     };
     if let Some(warning) = warning {
-        eprintln!("warning: {warning}");
+        say(format_args!("warning: {warning}"));
     }
     warn_of_handles(&nfs);
     let keeper = keeping.and_then(|keeping| keeping.start(&engine));
@@ -142,11 +143,11 @@ fn gate(args: &NfsArgs, path: &Path, pinned: Option<iogate_core::SchedulerConfig
 pub(crate) fn warn_of_handles(nfs: &iogate_nfs::Server) {
     match nfs.lasting() {
         Lasting::Always => {}
-        Lasting::UntilRenamed => eprintln!(
+        Lasting::UntilRenamed => say(
             "warning: a file handle lasts until others rename its file: for more it takes root, and a file system that has handles"
         ),
         Lasting::UntilEnd => {
-            eprintln!("warning: file handles last until this server ends, or others rename a file");
+            say("warning: file handles last until this server ends, or others rename a file");
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::commands::control::{PATIENCE, Place, unanswered};
 use crate::commands::serve::ask;
 use crate::commands::signals;
 use crate::failure::Failure;
-use crate::output::check_is_file;
+use crate::output::{check_is_file, say};
 
 /// How long nothing may have come before the gate is asked again.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -35,7 +35,7 @@ pub(crate) fn record(args: &RecordArgs) -> Result<(), Failure> {
     let name = name().context("random numbers")?;
     let first = source.read(name, 0).map_err(|end| end.failure(&source))?;
     let mut trace = Trace::create(&args.out, args.rotate.map(|bytes| bytes.0), args.keep)?;
-    eprintln!("recording {source} to {}; end with Ctrl-C", args.out.display());
+    say(format_args!("recording {source} to {}; end with Ctrl-C", args.out.display()));
     let until = args.duration.map(|time| Instant::now() + time.0);
     let is_due = |signals: &mut Signals| {
         signals.pending().next().is_some() || until.is_some_and(|until| Instant::now() >= until)
@@ -254,11 +254,14 @@ impl Recorder {
         }
         let (rows, lost) = (trace.rows, self.assembler.lost());
         let unfinished = self.assembler.unfinished();
-        eprintln!("{}: {rows} requests, {lost} lost, {unfinished} without their completion", out.display());
+        say(format_args!(
+            "{}: {rows} requests, {lost} lost, {unfinished} without their completion",
+            out.display()
+        ));
         match ended {
             Some(End::Output(error)) => failed = Some(error),
             Some(End::Refused(failure)) => return Err(failure),
-            Some(End::Gone(why)) => eprintln!("{source} has ended the recording: {why}"),
+            Some(End::Gone(why)) => say(format_args!("{source} has ended the recording: {why}")),
             None => {}
         }
         match failed {

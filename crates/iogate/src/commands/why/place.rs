@@ -23,6 +23,7 @@ use crate::cli::WhyArgs;
 use crate::commands::control::{PATIENCE, Place, unanswered};
 use crate::commands::serve::ask;
 use crate::failure::Failure;
+use crate::output::say;
 
 /// How long a gate is recorded, if nothing is said.
 const RECORDED: Duration = Duration::from_secs(5);
@@ -56,7 +57,7 @@ pub(super) fn look(args: &WhyArgs, place: &Place) -> Result<AtPlace, Failure> {
     if let Some(pause) = pause {
         let before = looked;
         if io::stderr().is_terminal() {
-            eprintln!("looking at {source} for {}", units::time(pause.as_nanos() as f64));
+            say(format_args!("looking at {source} for {}", units::time(pause.as_nanos() as f64)));
         }
         match args.without.is_empty() {
             true => thread::sleep(pause),

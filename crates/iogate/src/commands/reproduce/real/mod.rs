@@ -31,7 +31,7 @@ use crate::commands::bench::{BY, REAL, SIMULATION};
 use crate::commands::sim::PROGRAM;
 use crate::commands::{partial, scenario};
 use crate::failure::Failure;
-use crate::output::OutputFile;
+use crate::output::{OutputFile, say};
 
 /// A scenario at one machine's size.
 struct Reduced<'a> {
@@ -109,7 +109,7 @@ fn carry_out(runner: &Runner, called: &str, plan: Plan) -> Result<Vec<Ran>, Fail
     let mut recordings: Vec<Option<Recording>> = points.iter().map(|_| None).collect();
     for repetition in 0..repetitions {
         if std::io::stderr().is_terminal() {
-            eprintln!("{called}: repetition {} of {repetitions}", repetition + 1);
+            say(format_args!("{called}: repetition {} of {repetitions}", repetition + 1));
         }
         for (index, point) in points.iter().enumerate() {
             let mut recording = (repetition == 0).then(|| Recording::new(Time::ZERO));
