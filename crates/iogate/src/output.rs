@@ -214,6 +214,24 @@ pub(crate) fn same_file(one: &Path, other: &Path) -> bool {
     }
 }
 
+/// Refuses an output that would replace what is read for it; outputs by their flags, inputs by what they are. An input need not be a file.
+pub(crate) fn check_inputs_stay<'a>(
+    outputs: &[(&str, Option<&Path>)],
+    inputs: impl IntoIterator<Item = (&'a str, &'a Path)>,
+) -> Result<(), Failure> {
+    for (what, input) in inputs.into_iter().filter(|(_, input)| input.is_file()) {
+        for (flag, output) in outputs.iter().filter_map(|(flag, output)| Some((flag, (*output)?))) {
+            if same_file(output, input) {
+                let path = output.display();
+                return Err(Failure::usage(anyhow!(
+                    "{flag} {path} would replace {what}: expected another file"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Prints a text, or with `--watch SECONDS` again and again what it is by then: in place on a terminal; `is_json` as lines.
 pub(crate) fn print_or_watch(
     seconds: Option<f64>,
