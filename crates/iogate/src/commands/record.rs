@@ -1,6 +1,6 @@
 //! `iogate record`: what arrives and completes at a gate that is up, as a trace.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -273,6 +273,22 @@ impl Recorder {
     }
 }
 
+/// An empty file, which no other recording writes to meanwhile: their lines would lie between and over each other.
+fn begun(path: &Path) -> Result<File, Failure> {
+    let cannot = |error| Failure::usage(anyhow::Error::new(error).context(Attempt::write(path.display())));
+    let file = File::options().write(true).create(true).truncate(false).open(path).map_err(cannot)?;
+    if !file.metadata().is_ok_and(|found| found.is_file()) {
+        return Ok(file);
+    }
+    // Where there are no locks, nothing is known of others.
+    if let Err(TryLockError::WouldBlock) = file.try_lock() {
+        let error = anyhow!("{} is being written by another process", path.display());
+        return Err(Failure::failed(error).hint("name another file, or wait until that one has ended"));
+    }
+    file.set_len(0).map_err(cannot)?;
+    Ok(file)
+}
+
 /// The file that is being written, in whole lines, and those before it.
 struct Trace {
     path: PathBuf,
@@ -291,9 +307,8 @@ struct Trace {
 impl Trace {
     fn create(path: &Path, rotate: Option<u64>, keep: u32) -> Result<Trace, Failure> {
         check_is_file(path)?;
-        let file = File::create(path).with_context(|| Attempt::write(path.display()));
+        let file = begun(path)?;
         let pending = HEADER.as_bytes().to_vec();
-        let file = file.map_err(Failure::usage)?;
         let mut path = path.to_owned();
         if rotate.is_some() {
             if !file.metadata().is_ok_and(|found| found.is_file()) {
@@ -350,6 +365,8 @@ impl Trace {
             fs::rename(&self.path, numbered(1))?;
         }
         self.file = File::create(&self.path)?;
+        // It is new, and where there are no locks there is none.
+        let _ = self.file.try_lock();
         self.bytes = 0;
         self.pending.extend(HEADER.as_bytes());
         Ok(())
