@@ -42,12 +42,14 @@ struct Reduced<'a> {
     set: &'a [&'a str],
     /// The values of axes that are run.
     keep: &'a [(&'a str, &'a [&'a str])],
+    /// What files that are set have in them.
+    files: &'a [(&'a str, String)],
 }
 
 impl Reduced<'_> {
     /// The points that are run.
     fn plan(&self) -> Result<Plan, Failure> {
-        let mut plan = scenario::plan_with(self.scenario, self.set)?;
+        let mut plan = scenario::plan_with(self.scenario, self.set, self.files)?;
         plan.points.retain(|point| self.keeps(&point.settings));
         Ok(plan)
     }
