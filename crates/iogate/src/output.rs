@@ -38,6 +38,16 @@ pub(crate) fn say(line: impl Display) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
+/// A word of a command as a shell takes it: what means something to a shell stands between quotes.
+pub(crate) fn quoted(word: impl Display) -> String {
+    let word = word.to_string();
+    let is_plain = |letter: char| letter.is_alphanumeric() || "_-+=./,:@%[]".contains(letter);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word,
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
 /// A file being written, until [`OutputFile::finish`] puts it in its place. Dropped, it leaves no trace, nor does a process that is killed
 /// where the file system has files without names.
 #[derive(Debug)]
@@ -291,6 +301,18 @@ mod tests {
             return eprintln!("skipped: no files without names here");
         };
         write(Target::Unnamed(file), "file without one");
+    }
+
+    #[test]
+    fn a_word_is_one_for_a_shell() {
+        for word in
+            ["/srv/data", "unix:/run/s,io1:7000", "[::1]:1", "a b", "", "it's", "$HOME", "~", "a\nb", "*"]
+        {
+            let echo = format!("printf %s {}", quoted(word));
+            let said = std::process::Command::new("sh").args(["-c", &echo]).output().unwrap();
+            assert_eq!(String::from_utf8(said.stdout).unwrap(), word);
+        }
+        assert_eq!(quoted("unix:/run/s,[::1]:7000"), "unix:/run/s,[::1]:7000");
     }
 
     #[test]

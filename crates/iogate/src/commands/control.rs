@@ -17,7 +17,7 @@ use crate::commands::policy;
 use crate::commands::serve::ask;
 use crate::failure::Failure;
 use crate::metrics;
-use crate::output::print_or_watch;
+use crate::output::{print_or_watch, quoted};
 
 /// How long a server may take to answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -45,7 +45,8 @@ impl Place {
 pub(crate) fn umount(args: &UmountArgs) -> Result<(), Failure> {
     iogate_fuse::unmount(&args.mountpoint, args.lazy).map_err(|error| match error {
         MountError::InUse { .. } => {
-            let again = format!("`iogate umount --lazy {}` takes it off at once", args.mountpoint.display());
+            let again =
+                format!("`iogate umount --lazy {}` takes it off at once", quoted(args.mountpoint.display()));
             Failure::failed(error).hint(again)
         }
         error => Failure::failed(error),

@@ -29,7 +29,7 @@ use crate::commands::serve::{begin, until_stopped};
 use crate::failure::Failure;
 use crate::kept::{Keeper, KeptPrices};
 use crate::metrics;
-use crate::output::say;
+use crate::output::{quoted, say};
 use crate::storage;
 
 /// Under which the secret of handles is kept.
@@ -144,7 +144,7 @@ pub(crate) fn warn_of_handles(nfs: &iogate_nfs::Server) {
     match nfs.lasting() {
         Lasting::Always => {}
         Lasting::UntilRenamed => say(
-            "warning: a file handle lasts until others rename its file: for more it takes root, and a file system that has handles"
+            "warning: a file handle lasts until others rename its file: for more it takes root, and a file system that has handles",
         ),
         Lasting::UntilEnd => {
             say("warning: file handles last until this server ends, or others rename a file");
@@ -257,7 +257,7 @@ pub(crate) fn mount_command(address: SocketAddr, path: &Path) -> String {
         ip => ip.to_string(),
     };
     let options = format!("vers=3,proto=tcp,port={port},mountport={port},mountproto=tcp,nolock");
-    format!("mount -t nfs -o {options} {host}:{} MOUNTPOINT", path.display())
+    format!("mount -t nfs -o {options} {} MOUNTPOINT", quoted(format_args!("{host}:{}", path.display())))
 }
 
 #[cfg(test)]
@@ -272,5 +272,7 @@ mod tests {
         ));
         assert!(command("[::1]:1").contains(" [::1]:/srv/a "));
         assert!(command("0.0.0.0:1").contains(" SERVER:/srv/a "));
+        let address = "127.0.0.1:1".parse().unwrap();
+        assert!(mount_command(address, Path::new("/srv/a b")).ends_with(" '127.0.0.1:/srv/a b' MOUNTPOINT"));
     }
 }

@@ -23,7 +23,7 @@ use crate::cli::WhyArgs;
 use crate::commands::control::{PATIENCE, Place, unanswered};
 use crate::commands::serve::ask;
 use crate::failure::Failure;
-use crate::output::say;
+use crate::output::{quoted, say};
 
 /// How long a gate is recorded, if nothing is said.
 const RECORDED: Duration = Duration::from_secs(5);
@@ -173,7 +173,7 @@ impl<'a> Source<'a> {
                 Source::Server(address, _) => address.display().to_string(),
             };
             Failure::failed(anyhow!("{self} keeps no accounts"))
-                .hint(format!("`iogate set {begins} accounts=sampled` begins them"))
+                .hint(format!("`iogate set {} accounts=sampled` begins them", quoted(begins)))
         })
     }
 
