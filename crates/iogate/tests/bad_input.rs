@@ -5,12 +5,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// What the folder of each case has: `dir`, which is empty; `full`, which is not; `mnt`; and these.
-const FILES: [(&str, &str); 5] = [
+const FILES: [(&str, &str); 6] = [
     ("file", "x\n"),
     ("t.csv", "time_us,app,client,file,op,offset,bytes\n0,1,1,a,r,0,8\n"),
     ("few.csv", "time_us,app\n"),
     ("broken.toml", "x = [\n"),
     ("other.toml", "\nnothing = 1\n"),
+    (
+        "links.toml",
+        "name = \"a\"\ntransport = \"tcp\"\nnetwork = { bandwidth = \"1Gbit\" }\n[servers]\ncount = 1\n",
+    ),
 ];
 
 /// Exit status, arguments, what the message says.
@@ -52,6 +56,8 @@ const CASES: &[(i32, &str, &str)] = &[
     (2, "mount dir mnt --device hdd", "--device is for a modelled store"),
     (2, "mount dir mnt --index 3", "cannot be used with"),
     (2, "mount dir mnt --fair user --policy other.toml", "cannot be used with"),
+    (2, "mount dir mnt --spread file", "'<SOURCE>'"),
+    (2, "mount dir mnt --retry-for 1s", "'<SOURCE>'"),
     (2, "mount --remote 127.0.0.1 mnt", "the port is missing"),
     (2, "mount --remote 127.0.0.1:1 dir mnt", "cannot be used with"),
     (1, "mount -- nowhere mnt", "the source nowhere must be a directory"),
@@ -143,6 +149,7 @@ const CASES: &[(i32, &str, &str)] = &[
     (1, "cluster up nowhere.toml", "the cluster nowhere.toml cannot be read"),
     (2, "cluster up broken.toml", "the cluster broken.toml: line 1, `x = [`: "),
     (2, "cluster up other.toml", "the cluster other.toml: line 2, `nothing = 1`: "),
+    (2, "cluster up links.toml", "bandwidth = \"1Gbit\": expected a rate, as in 1Gbit/s"),
     (2, "cluster status nowhere --dir dir", "there is no cluster"),
     (2, "cluster status", "<NAME|FILE>"),
     (2, "cluster set nowhere --dir dir fair=user", "there is no cluster"),
@@ -189,6 +196,7 @@ const CASES: &[(i32, &str, &str)] = &[
     (2, "profile --device hdd --kept", "cannot be used with"),
     (2, "profile dir --kept --out o.toml", "cannot be used with"),
     (2, "profile --kept --budget 1s", "cannot be used with"),
+    (2, "profile --device hdd --budget 1s", "cannot be used with"),
     (2, "profile --device profile:other.toml --out other.toml", "would replace the profile"),
     (2, "profile dir --forget", "--kept"),
     (2, "profile --kept --forget=all", "unexpected value 'all' for '--forget'"),
