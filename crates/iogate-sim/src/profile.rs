@@ -8,8 +8,8 @@ use iogate_core::device::{self, Device};
 use iogate_core::profile::{Number, Profile, Profiled, VERSION};
 use toml::{Table, Value};
 
-/// What stands before the name of a file.
-const PREFIX: &str = "profile:";
+/// What stands before the name of a file, where a device is named by one.
+pub const PREFIX: &str = "profile:";
 
 /// Why a text is no profile, in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -19,6 +19,11 @@ pub(crate) fn numbered(spec: &str, number: u64) -> Result<Box<dyn Device>, Failu
     profile::numbered(spec, number, &open).map_err(not_a_device)
 }
 
+/// The file that `--device` names, if it names one.
+pub(crate) fn file(spec: &str) -> Option<&Path> {
+    spec.strip_prefix(profile::PREFIX).map(Path::new)
+}
+
 /// Makes devices like the one that `--device` names. A file is read once, now.
 pub(crate) fn maker(
     spec: &str,

@@ -1,6 +1,8 @@
 //! The command-line program: the only place for flags and configuration files. Libraries that live in other programs (turn, preload,
 //! `AppFile`) read `IOGATE_*` themselves.
 #![forbid(unsafe_code)]
+// They panic where standard error takes nothing: `output::say` does not.
+#![cfg_attr(not(test), warn(clippy::print_stderr))]
 
 mod attempt;
 mod cli;

@@ -1,5 +1,6 @@
 //! Where results go: standard output, and files that appear whole or not at all.
 
+use std::fmt::Display;
 use std::fs::{self, TryLockError};
 use std::io::{self, BufWriter, IsTerminal, Seek, SeekFrom, Write};
 use std::os::fd::{AsFd, AsRawFd};
@@ -39,6 +40,22 @@ pub(crate) fn open_alone(path: &Path, taken: impl FnOnce() -> Failure) -> Result
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(taken()),
         Err(TryLockError::Error(error)) => Err(Failure::failed(anyhow::Error::new(error).context(context()))),
+    }
+}
+
+/// Says something beside the results, on standard error. That may be gone, or on a disk that is full: what is done does not depend on who
+/// hears of it.
+pub(crate) fn say(line: impl Display) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+/// A word of a command as a shell takes it: what means something to a shell stands between quotes.
+pub(crate) fn quoted(word: impl Display) -> String {
+    let word = word.to_string();
+    let is_plain = |letter: char| letter.is_alphanumeric() || "_-+=./,:@%[]".contains(letter);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word,
+        false => format!("'{}'", word.replace('\'', r"'\''")),
     }
 }
 
@@ -218,6 +235,24 @@ pub(crate) fn same_file(one: &Path, other: &Path) -> bool {
     }
 }
 
+/// Refuses an output that would replace what is read for it; outputs by their flags, inputs by what they are. An input need not be a file.
+pub(crate) fn check_inputs_stay<'a>(
+    outputs: &[(&str, Option<&Path>)],
+    inputs: impl IntoIterator<Item = (&'a str, &'a Path)>,
+) -> Result<(), Failure> {
+    for (what, input) in inputs.into_iter().filter(|(_, input)| input.is_file()) {
+        for (flag, output) in outputs.iter().filter_map(|(flag, output)| Some((flag, (*output)?))) {
+            if same_file(output, input) {
+                let path = output.display();
+                return Err(Failure::usage(anyhow!(
+                    "{flag} {path} would replace {what}: expected another file"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Prints a text, or with `--watch SECONDS` again and again what it is by then: in place on a terminal; `is_json` as lines.
 pub(crate) fn print_or_watch(
     seconds: Option<f64>,
@@ -277,6 +312,18 @@ mod tests {
             return eprintln!("skipped: no files without names here");
         };
         write(Target::Unnamed(file), "file without one");
+    }
+
+    #[test]
+    fn a_word_is_one_for_a_shell() {
+        for word in
+            ["/srv/data", "unix:/run/s,io1:7000", "[::1]:1", "a b", "", "it's", "$HOME", "~", "a\nb", "*"]
+        {
+            let echo = format!("printf %s {}", quoted(word));
+            let said = std::process::Command::new("sh").args(["-c", &echo]).output().unwrap();
+            assert_eq!(String::from_utf8(said.stdout).unwrap(), word);
+        }
+        assert_eq!(quoted("unix:/run/s,[::1]:7000"), "unix:/run/s,[::1]:7000");
     }
 
     #[test]

@@ -171,6 +171,10 @@ fn refusal(said: &str, path: &str) -> Failure {
     });
     let first = paragraphs.next().unwrap_or_default();
     let mut error = plain(first.strip_prefix("error: ").unwrap_or(&first).trim_end_matches(']'));
+    if path == "iogate mount" {
+        // Of two paths the first one is what flags may contradict; the parser counts the second one.
+        error = error.replace("'[MOUNTPOINT]'", "'<SOURCE>'");
+    }
     let mut hint = says_what_it_takes(path);
     for paragraph in paragraphs {
         if let Some(usage) = paragraph.strip_prefix("Usage: ") {

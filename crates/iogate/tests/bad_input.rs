@@ -5,12 +5,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// What the folder of each case has: `dir`, which is empty; `full`, which is not; `mnt`; and these.
-const FILES: [(&str, &str); 5] = [
+const FILES: [(&str, &str); 6] = [
     ("file", "x\n"),
     ("t.csv", "time_us,app,client,file,op,offset,bytes\n0,1,1,a,r,0,8\n"),
     ("few.csv", "time_us,app\n"),
     ("broken.toml", "x = [\n"),
     ("other.toml", "\nnothing = 1\n"),
+    (
+        "links.toml",
+        "name = \"a\"\ntransport = \"tcp\"\nnetwork = { bandwidth = \"1Gbit\" }\n[servers]\ncount = 1\n",
+    ),
 ];
 
 /// Exit status, arguments, what the message says.
@@ -52,6 +56,8 @@ const CASES: &[(i32, &str, &str)] = &[
     (2, "mount dir mnt --device hdd", "--device is for a modelled store"),
     (2, "mount dir mnt --index 3", "cannot be used with"),
     (2, "mount dir mnt --fair user --policy other.toml", "cannot be used with"),
+    (2, "mount dir mnt --spread file", "'<SOURCE>'"),
+    (2, "mount dir mnt --retry-for 1s", "'<SOURCE>'"),
     (2, "mount --remote 127.0.0.1 mnt", "the port is missing"),
     (2, "mount --remote 127.0.0.1:1 dir mnt", "cannot be used with"),
     (1, "mount -- nowhere mnt", "the source nowhere must be a directory"),
@@ -105,6 +111,7 @@ const CASES: &[(i32, &str, &str)] = &[
     (2, "why dir --counterfactual x --profile nowhere.toml", "profile nowhere.toml: "),
     (2, "why dir --counterfactual x --profile broken.toml", "profile broken.toml: not TOML"),
     (2, "why dir --counterfactual x --device nonesuch", "unknown device 'nonesuch'"),
+    (2, "why broken.toml --html broken.toml", "--html broken.toml would replace the scenario"),
     (2, "why dir --for 0", "--for: expected more than no time"),
     (2, "why dir --device hdd", "--counterfactual <APP>"),
     // Policies.
@@ -142,6 +149,7 @@ const CASES: &[(i32, &str, &str)] = &[
     (1, "cluster up nowhere.toml", "the cluster nowhere.toml cannot be read"),
     (2, "cluster up broken.toml", "the cluster broken.toml: line 1, `x = [`: "),
     (2, "cluster up other.toml", "the cluster other.toml: line 2, `nothing = 1`: "),
+    (2, "cluster up links.toml", "bandwidth = \"1Gbit\": expected a rate, as in 1Gbit/s"),
     (2, "cluster status nowhere --dir dir", "there is no cluster"),
     (2, "cluster status", "<NAME|FILE>"),
     (2, "cluster set nowhere --dir dir fair=user", "there is no cluster"),
@@ -188,6 +196,8 @@ const CASES: &[(i32, &str, &str)] = &[
     (2, "profile --device hdd --kept", "cannot be used with"),
     (2, "profile dir --kept --out o.toml", "cannot be used with"),
     (2, "profile --kept --budget 1s", "cannot be used with"),
+    (2, "profile --device hdd --budget 1s", "cannot be used with"),
+    (2, "profile --device profile:other.toml --out other.toml", "would replace the profile"),
     (2, "profile dir --forget", "--kept"),
     (2, "profile --kept --forget=all", "unexpected value 'all' for '--forget'"),
     (2, "profile --kept", "nothing is kept: IOGATE_PROFILES says so"),
@@ -211,6 +221,8 @@ const CASES: &[(i32, &str, &str)] = &[
     (2, "replay t.csv --device hdd --targets 0", "expected 1 to 4096"),
     (1, "replay t.csv --device hdd --log dir", "dir cannot be written"),
     (2, "replay dir --device hdd", "the trace dir cannot be read"),
+    (2, "replay t.csv --device hdd --html t.csv", "--html t.csv would replace the trace"),
+    (2, "replay t.csv --device profile:other.toml --log other.toml", "would replace the profile"),
     (
         1,
         "replay t.csv --device hdd --html nowhere/x.html",
@@ -243,8 +255,11 @@ const CASES: &[(i32, &str, &str)] = &[
     (2, "sim windows --json - --html -", "--json and --html both write to standard output: name a file"),
     (2, "sim windows --csv - --json -", "--json and --csv both write to standard output: name a file"),
     (1, "sim windows --results file", "the folder file cannot be made"),
+    (2, "sim broken.toml --csv broken.toml", "--csv broken.toml would replace the scenario"),
+    (2, "sim dir/../broken.toml --trace broken.toml", "--trace broken.toml would replace the scenario"),
     (2, "bench nowhere.toml", "the scenario nowhere.toml cannot be read"),
     (2, "bench broken.toml", "broken.toml:1: "),
+    (2, "bench broken.toml --json broken.toml", "--json broken.toml would replace the scenario"),
     (2, "scenario show nosuch", "unknown scenario 'nosuch'"),
     (2, "scenario show", "<NAME>"),
     (2, "scenario list all", "unexpected argument 'all'"),
@@ -254,6 +269,7 @@ const CASES: &[(i32, &str, &str)] = &[
     (2, "merge", "<PATH>"),
     (2, "merge dir", "has no partial results"),
     (2, "merge t.csv", "has no partial results"),
+    (2, "merge t.csv --html t.csv", "--html t.csv would replace what is joined"),
     (2, "merge nowhere.json", "nowhere.json cannot be read"),
     (2, "reproduce nosuch", "expected one of aioli, agios"),
     (1, "reproduce aioli --quick --out file", "the folder file cannot be made"),

@@ -108,6 +108,25 @@ fn a_setting_that_one_layer_refuses_says_what_was_changed() {
     assert!(said.contains("server-0") && said.contains("nothing was changed"), "{said}");
 }
 
+#[test]
+fn what_is_printed_can_be_used_from_anywhere_and_in_any_shell() {
+    let cluster = Cluster::new("servers = { count = 1 }\n");
+    let run = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_iogate"));
+        command.arg("cluster").args(args).args(["--dir", "of it"]).current_dir(cluster.folder.path());
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let begun = run(&["up", "it.toml"]);
+    let entrances = run(&["status", "it", "--entrances"]);
+    run(&["down", "it", "--purge"]);
+    let folder = cluster.folder.path().canonicalize().unwrap();
+    let entrance = format!("unix:{}/of it/server-0.socket", folder.display());
+    assert!(begun.contains(&format!("`iogate mount --remote '{entrance}' DIRECTORY`")), "{begun}");
+    assert_eq!(entrances.trim_end(), entrance);
+}
+
 /// `iogate cluster up` that has been begun.
 struct Up(Child);
 

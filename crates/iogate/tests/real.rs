@@ -1,7 +1,8 @@
 //! `iogate bench` through the network and `iogate reproduce --real`: processes of servers, forwarders and applications.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -132,6 +133,36 @@ fn what_has_no_way_is_refused() {
         assert_eq!(output.status.code(), Some(2), "{args:?} {error}");
         assert!(error.contains(said), "{args:?} {error}");
     }
+}
+
+#[test]
+fn what_is_ended_while_it_measures_or_simulates_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let temporary = folder.path().join("tmp");
+    std::fs::create_dir(&temporary).unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_iogate"))
+        .args(["reproduce", "mechanisms", "--real", "--quick", "--out", "pages"])
+        .current_dir(folder.path())
+        .env("TMPDIR", &temporary)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let left =
+        || std::fs::read_dir(&temporary).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
+    // The device is measured for two seconds: nothing but a run has a folder, as an end at another time would leave it.
+    for _ in 0..40 {
+        let found = left();
+        if !found.is_empty() {
+            let _ = child.kill();
+            let _ = child.wait();
+            panic!("{found:?}");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(!child.wait().unwrap().success());
+    assert_eq!(left(), Vec::<std::ffi::OsString>::new());
 }
 
 #[test]

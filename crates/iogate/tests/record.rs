@@ -157,6 +157,29 @@ fn a_recording_ends_in_time_and_when_the_mount_goes() {
 }
 
 #[test]
+fn a_file_that_is_being_recorded_to_is_left_to_whoever_does() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::new();
+    for rotating in [&[][..], &["--rotate", "1KiB", "--keep", "100"]] {
+        let recording = mount.record(rotating);
+        mount.write(40);
+        wait_until("lines are written while it records", || rows(&mount.trace()).len() >= 3);
+        let mut second = iogate();
+        second.arg("record").arg(mount.point()).arg("--out").arg(mount.trace()).args(["--for", "10ms"]);
+        let refused = second.output().unwrap();
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(said.contains("trace.csv is being written by another process"), "{said}");
+        assert_eq!(refused.status.code(), Some(1));
+        recording.signal(rustix::process::Signal::INT);
+        let (status, said) = recording.end();
+        assert!(status == 0 && said.contains(": 40 requests, 0 lost"), "{status}: {said}");
+        assert!(!rows(&mount.trace()).is_empty());
+    }
+}
+
+#[test]
 fn a_recording_rotates_and_keeps_so_many() {
     if !can_mount() {
         return;

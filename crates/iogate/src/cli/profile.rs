@@ -21,7 +21,7 @@ pub(crate) struct ProfileArgs {
     pub(crate) directory: Option<PathBuf>,
 
     /// A modelled device instead, in virtual time (`iogate devices` lists them)
-    #[arg(long, value_name = "DEVICE", conflicts_with_all = ["directory", "kept"])]
+    #[arg(long, value_name = "DEVICE", conflicts_with_all = ["directory", "kept", "budget"])]
     pub(crate) device: Option<String>,
 
     /// Measure nothing: list what is kept of all file systems, or show that of DIR's

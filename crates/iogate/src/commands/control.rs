@@ -12,12 +12,13 @@ use crate::commands::asker::{Asker, Place, Reached, Said, unanswered};
 use crate::commands::policy;
 use crate::commands::serve::ask;
 use crate::failure::Failure;
-use crate::output::print_or_watch;
+use crate::output::{print_or_watch, quoted};
 
 pub(crate) fn umount(args: &UmountArgs) -> Result<(), Failure> {
     iogate_fuse::unmount(&args.mountpoint, args.lazy).map_err(|error| match error {
         MountError::InUse { .. } => {
-            let again = format!("`iogate umount --lazy {}` takes it off at once", args.mountpoint.display());
+            let again =
+                format!("`iogate umount --lazy {}` takes it off at once", quoted(args.mountpoint.display()));
             Failure::failed(error).hint(again)
         }
         error => Failure::failed(error),

@@ -19,9 +19,10 @@ const WHO_WRITES: &str = "`iogate sim` and `iogate reproduce` write them with --
 
 /// `iogate merge`.
 pub(crate) fn run(args: &MergeArgs) -> Result<(), Failure> {
-    args.outputs.check(None)?;
+    let paths = files(&args.paths)?;
+    args.outputs.check(None, paths.iter().map(|path| ("what is joined", path.as_path())))?;
     let mut all: BTreeMap<String, Vec<(String, Kept)>> = BTreeMap::new();
-    for path in files(&args.paths)? {
+    for path in paths {
         let shown = path.display().to_string();
         let kept = read(&path)?;
         all.entry(kept.head.name.clone()).or_default().push((shown, kept));

@@ -37,7 +37,7 @@ use crate::failure::Failure;
 use crate::fitted;
 use crate::kept::Keeper;
 use crate::metrics;
-use crate::output::check_is_file;
+use crate::output::{check_is_file, say};
 use crate::storage::{self, Profiles};
 use crate::watched::WatchedStore;
 
@@ -189,7 +189,7 @@ fn also_about(args: &MountArgs, http: Option<&metrics::Listener>) -> Vec<(String
     if let Some(listener) = http {
         let [page, metrics] = listener.places();
         about.extend([("page".into(), page), ("metrics".into(), metrics)]);
-        listener.warning().iter().for_each(|warning| eprintln!("{warning}"));
+        listener.warning().iter().for_each(say);
     }
     about
 }
@@ -345,7 +345,7 @@ fn take_off(mounted: &Mounted) {
     };
     match result {
         Ok(()) | Err(MountError::NotMounted { .. }) => mounted.leave(),
-        Err(error) => eprintln!("error: {error}"),
+        Err(error) => say(format_args!("error: {error}")),
     }
 }
 

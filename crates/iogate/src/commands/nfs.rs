@@ -29,6 +29,7 @@ use crate::commands::serve::{begin, until_stopped};
 use crate::failure::Failure;
 use crate::kept::{Keeper, KeptPrices};
 use crate::metrics;
+use crate::output::{quoted, say};
 use crate::storage;
 
 /// Under which the secret of handles is kept.
@@ -86,7 +87,7 @@ pub(crate) fn run(args: &NfsArgs) -> Result<(), Failure> {
         _ => None,
     };
     if let Some(warning) = warning {
-        eprintln!("warning: {warning}");
+        say(format_args!("warning: {warning}"));
     }
     warn_of_handles(&nfs);
     let keeper = keeping.and_then(|keeping| keeping.start(&engine));
@@ -142,11 +143,11 @@ fn gate(args: &NfsArgs, path: &Path, pinned: Option<iogate_core::SchedulerConfig
 pub(crate) fn warn_of_handles(nfs: &iogate_nfs::Server) {
     match nfs.lasting() {
         Lasting::Always => {}
-        Lasting::UntilRenamed => eprintln!(
-            "warning: a file handle lasts until others rename its file: for more it takes root, and a file system that has handles"
+        Lasting::UntilRenamed => say(
+            "warning: a file handle lasts until others rename its file: for more it takes root, and a file system that has handles",
         ),
         Lasting::UntilEnd => {
-            eprintln!("warning: file handles last until this server ends, or others rename a file");
+            say("warning: file handles last until this server ends, or others rename a file");
         }
     }
 }
@@ -256,7 +257,7 @@ pub(crate) fn mount_command(address: SocketAddr, path: &Path) -> String {
         ip => ip.to_string(),
     };
     let options = format!("vers=3,proto=tcp,port={port},mountport={port},mountproto=tcp,nolock");
-    format!("mount -t nfs -o {options} {host}:{} MOUNTPOINT", path.display())
+    format!("mount -t nfs -o {options} {} MOUNTPOINT", quoted(format_args!("{host}:{}", path.display())))
 }
 
 #[cfg(test)]
@@ -271,5 +272,7 @@ mod tests {
         ));
         assert!(command("[::1]:1").contains(" [::1]:/srv/a "));
         assert!(command("0.0.0.0:1").contains(" SERVER:/srv/a "));
+        let address = "127.0.0.1:1".parse().unwrap();
+        assert!(mount_command(address, Path::new("/srv/a b")).ends_with(" '127.0.0.1:/srv/a b' MOUNTPOINT"));
     }
 }

@@ -9,6 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
+use crate::output::say;
+
 const SOCKET: &str = "NOTIFY_SOCKET";
 /// A manager that takes nothing for so long is not waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -27,7 +29,10 @@ pub(crate) fn stopping() {
 fn tell(text: &str) {
     let Some(socket) = std::env::var_os(SOCKET).filter(|socket| !socket.is_empty()) else { return };
     if let Err(error) = send(&socket, text) {
-        eprintln!("warning: {SOCKET} {}: the service manager cannot be told: {error}", socket.display());
+        say(format_args!(
+            "warning: {SOCKET} {}: the service manager cannot be told: {error}",
+            socket.display()
+        ));
     }
 }
 

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use iogate_sim::choice::evaluate::in_parallel;
 
+use crate::output::say;
+
 const LINES_EVERY: Duration = Duration::from_secs(60);
 
 /// How many runs at once: as many as were asked for, else as many as there are processors.
@@ -86,13 +88,13 @@ impl Progress {
             state.said = Instant::now();
             let (what, done) = (&state.what, state.done);
             let (elapsed, rest) = (shown(elapsed), shown(rest));
-            eprintln!("{what}{done} of {} runs in {elapsed}, about {rest} to go", self.runs);
+            say(format_args!("{what}{done} of {} runs in {elapsed}, about {rest} to go", self.runs));
         }
     }
 
     /// Says something that stays.
     pub(crate) fn say(&self, line: &str) {
-        self.bar.suspend(|| eprintln!("{line}"));
+        self.bar.suspend(|| say(line));
     }
 }
 

@@ -1,6 +1,6 @@
 //! `iogate record`: what arrives and completes at a gate that is up, as a trace.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::cli::RecordArgs;
 use crate::commands::asker::{Asker, Place, Reached, unanswered};
 use crate::commands::signals;
 use crate::failure::Failure;
-use crate::output::check_is_file;
+use crate::output::{check_is_file, say};
 
 /// How long nothing may have come before the gate is asked again.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -33,7 +33,7 @@ pub(crate) fn record(args: &RecordArgs) -> Result<(), Failure> {
     let name = name().context("random numbers")?;
     let first = read(&mut asker, name, 0).map_err(|end| end.failure(asker.place()))?;
     let mut trace = Trace::create(&args.out, args.rotate.map(|bytes| bytes.0), args.keep)?;
-    eprintln!("recording {} to {}; end with Ctrl-C", asker.place(), args.out.display());
+    say(format_args!("recording {} to {}; end with Ctrl-C", asker.place(), args.out.display()));
     let until = args.duration.map(|time| Instant::now() + time.0);
     let is_due = |signals: &mut Signals| {
         signals.pending().next().is_some() || until.is_some_and(|until| Instant::now() >= until)
@@ -216,11 +216,14 @@ impl Recorder {
         }
         let (rows, lost) = (trace.rows, self.assembler.lost());
         let unfinished = self.assembler.unfinished();
-        eprintln!("{}: {rows} requests, {lost} lost, {unfinished} without their completion", out.display());
+        say(format_args!(
+            "{}: {rows} requests, {lost} lost, {unfinished} without their completion",
+            out.display()
+        ));
         match ended {
             Some(End::Output(error)) => failed = Some(error),
             Some(End::Refused(failure)) => return Err(failure),
-            Some(End::Gone(why)) => eprintln!("{place} has ended the recording: {why}"),
+            Some(End::Gone(why)) => say(format_args!("{place} has ended the recording: {why}")),
             None => {}
         }
         match failed {
@@ -230,6 +233,22 @@ impl Recorder {
             None => Ok(()),
         }
     }
+}
+
+/// An empty file, which no other recording writes to meanwhile: their lines would lie between and over each other.
+fn begun(path: &Path) -> Result<File, Failure> {
+    let cannot = |error| Failure::usage(anyhow::Error::new(error).context(Attempt::write(path.display())));
+    let file = File::options().write(true).create(true).truncate(false).open(path).map_err(cannot)?;
+    if !file.metadata().is_ok_and(|found| found.is_file()) {
+        return Ok(file);
+    }
+    // Where there are no locks, nothing is known of others.
+    if let Err(TryLockError::WouldBlock) = file.try_lock() {
+        let error = anyhow!("{} is being written by another process", path.display());
+        return Err(Failure::failed(error).hint("name another file, or wait until that one has ended"));
+    }
+    file.set_len(0).map_err(cannot)?;
+    Ok(file)
 }
 
 /// The file that is being written, in whole lines, and those before it.
@@ -250,9 +269,8 @@ struct Trace {
 impl Trace {
     fn create(path: &Path, rotate: Option<u64>, keep: u32) -> Result<Trace, Failure> {
         check_is_file(path)?;
-        let file = File::create(path).with_context(|| Attempt::write(path.display()));
+        let file = begun(path)?;
         let pending = HEADER.as_bytes().to_vec();
-        let file = file.map_err(Failure::usage)?;
         let mut path = path.to_owned();
         if rotate.is_some() {
             if !file.metadata().is_ok_and(|found| found.is_file()) {
@@ -309,6 +327,8 @@ impl Trace {
             fs::rename(&self.path, numbered(1))?;
         }
         self.file = File::create(&self.path)?;
+        // It is new, and where there are no locks there is none.
+        let _ = self.file.try_lock();
         self.bytes = 0;
         self.pending.extend(HEADER.as_bytes());
         Ok(())

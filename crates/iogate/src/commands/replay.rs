@@ -19,7 +19,7 @@ use crate::cli::ReplayArgs;
 use crate::commands::sim::{both_to_standard_output, is_standard_output};
 use crate::devices;
 use crate::failure::Failure;
-use crate::output::{OutputFile, print, same_file};
+use crate::output::{OutputFile, check_inputs_stay, print, same_file};
 use crate::storage;
 
 /// Files in the summary.
@@ -29,8 +29,8 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     let pinned = args.scheduler.pinned()?;
     let spec = &args.device;
     let device = || devices::device(spec);
-    device()?;
     check_outputs(args)?;
+    device()?;
     let name = match args.trace == Path::new("-") {
         true => "standard input".into(),
         false => args.trace.display().to_string(),
@@ -123,20 +123,16 @@ fn check_outputs(args: &ReplayArgs) -> Result<(), Failure> {
     if args.json && is_standard_output(args.html.as_deref()) {
         return Err(both_to_standard_output("--json", "--html"));
     }
-    let (trace, log, html) = (Some(&args.trace), args.log.as_ref(), args.html.as_ref());
-    for (flag, output, other, what) in [
-        ("--log", log, trace, "the trace"),
-        ("--html", html, trace, "the trace"),
-        ("--html", html, log, "the log"),
-    ] {
-        if let (Some(output), Some(other)) = (output, other)
-            && same_file(output, other)
-        {
-            let path = output.display();
-            return Err(Failure::usage(anyhow!("{flag} {path} would replace {what}: expected another file")));
-        }
+    let (log, html) = (args.log.as_deref(), args.html.as_deref());
+    if let (Some(log), Some(html)) = (log, html)
+        && same_file(log, html)
+    {
+        let path = html.display();
+        return Err(Failure::usage(anyhow!("--html {path} would replace the log: expected another file")));
     }
-    Ok(())
+    let profile = devices::file(&args.device).map(|file| ("the profile", file));
+    let inputs = [("the trace", args.trace.as_path())].into_iter().chain(profile);
+    check_inputs_stay(&[("--log", log), ("--html", html)], inputs)
 }
 
 fn record(timeline: &mut Timeline, dispatched: &Dispatched, origin: Time, file: &str) {

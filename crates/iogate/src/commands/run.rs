@@ -18,6 +18,7 @@ use crate::attempt::Attempt;
 use crate::cli::RunArgs;
 use crate::commands::child::{self, Signals};
 use crate::failure::Failure;
+use crate::output::say;
 
 const LIBRARY: &str = "libiogate_preload.so";
 /// What only processes have that a launcher has started as part of a parallel job.
@@ -321,9 +322,9 @@ impl Found {
             return;
         }
         for (pattern, _) in self.patterns.iter().zip(&noted).filter(|(_, noted)| **noted == b'0') {
-            eprintln!(
+            say(format_args!(
                 "warning: no program has opened a file for writing on this machine that fits '{pattern}': no turns were taken for it"
-            );
+            ));
         }
     }
 }

@@ -68,14 +68,19 @@ pub(crate) fn built_in_plan_of(name: &str, settings: &[String], quick: bool) -> 
     Ok(read_built_in(name, settings, quick)?.plan)
 }
 
-/// The plan of a scenario in a file, or of one that is built in, with keys set.
-pub(crate) fn plan_with(path_or_name: &str, settings: &[&str]) -> Result<Plan, Failure> {
+/// The plan of a scenario that is built in, with keys set, which may name files of these contents.
+pub(crate) fn plan_with(name: &str, settings: &[&str], files: &[(&str, String)]) -> Result<Plan, Failure> {
     let settings: Vec<String> = settings.iter().map(|&setting| setting.to_owned()).collect();
-    match path_or_name.contains('/') {
-        true => Ok(read(path_or_name, &settings, false)?.plan),
-        false => built_in_plan_of(path_or_name, &settings, false),
-    }
+    let open = |wanted: &str| {
+        let found = files.iter().find(|(file, _)| *file == wanted);
+        found.map(|(_, text)| text.clone()).ok_or_else(|| NO_FILES.to_owned())
+    };
+    let source = Source { name, text: built_in(name)?, settings: &settings, quick: false, open: &open };
+    Ok(chosen(&source)?.plan)
 }
+
+/// Why a scenario that is built in finds no file.
+const NO_FILES: &str = "a built-in scenario has no files beside it";
 
 /// Reads a scenario: a file if it looks like one or there is one, else the one that is built in by this name.
 fn read(scenario: &str, settings: &[String], quick: bool) -> Result<Chosen, Failure> {
@@ -93,7 +98,7 @@ fn read(scenario: &str, settings: &[String], quick: bool) -> Result<Chosen, Fail
 
 /// Reads the scenario that is built in by this name, whatever lies in this folder.
 fn read_built_in(name: &str, settings: &[String], quick: bool) -> Result<Chosen, Failure> {
-    let open = |_: &str| Err("a built-in scenario has no files beside it".to_owned());
+    let open = |_: &str| Err(NO_FILES.to_owned());
     chosen(&Source { name, text: built_in(name)?, settings, quick, open: &open })
 }
 
@@ -227,7 +232,7 @@ mod tests {
                 let set: Vec<&str> =
                     rest.windows(2).filter(|pair| pair[0] == "--set").map(|pair| pair[1]).collect();
                 settings += set.len();
-                if let Err(failure) = plan_with(scenario, &set) {
+                if let Err(failure) = plan_with(scenario, &set, &[]) {
                     panic!("{page}: {line}: {failure:?}");
                 }
             }

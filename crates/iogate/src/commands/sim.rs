@@ -16,15 +16,15 @@ use crate::commands::kept_runs::Work;
 use crate::commands::progress::Progress;
 use crate::commands::scenario::{self, Chosen};
 use crate::failure::Failure;
-use crate::output::{OutputFile, print, same_file};
+use crate::output::{OutputFile, check_inputs_stay, print, same_file};
 
 /// What made a report.
 pub(crate) const PROGRAM: &str = concat!("iogate ", env!("CARGO_PKG_VERSION"));
 
 pub(crate) fn run(args: &SimArgs) -> Result<(), Failure> {
-    let Chosen { plan, text } = scenario::plan(&args.scenario)?;
     let outputs = &args.outputs;
-    outputs.check(args.trace.as_deref())?;
+    outputs.check(args.trace.as_deref(), [("the scenario", args.scenario.scenario.as_path())])?;
+    let Chosen { plan, text } = scenario::plan(&args.scenario)?;
     // Begun before the work, so that a place that cannot be written costs no time.
     let files = outputs.begin()?;
     let trace = args.trace.as_deref().map(OutputFile::create).transpose()?;
@@ -109,8 +109,12 @@ pub(crate) fn both_to_standard_output(one: &str, other: &str) -> Failure {
 }
 
 impl ExperimentOutputs {
-    /// Refuses outputs that would replace each other.
-    pub(crate) fn check(&self, trace: Option<&Path>) -> Result<(), Failure> {
+    /// Refuses outputs that would replace each other, or what is read for them.
+    pub(crate) fn check<'a>(
+        &self,
+        trace: Option<&Path>,
+        inputs: impl IntoIterator<Item = (&'a str, &'a Path)>,
+    ) -> Result<(), Failure> {
         let all = [
             ("--json", self.json.as_deref()),
             ("--csv", self.csv.as_deref()),
@@ -132,7 +136,7 @@ impl ExperimentOutputs {
                 }
             }
         }
-        Ok(())
+        check_inputs_stay(&all, inputs)
     }
 
     /// Begins the files.

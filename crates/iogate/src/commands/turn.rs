@@ -10,6 +10,7 @@ use iogate_turn::{Place, Settings, TurnError, Turns, Wish};
 use crate::cli::{PolicyChoice, TurnArgs};
 use crate::commands::child::{self, Signals};
 use crate::failure::Failure;
+use crate::output::say;
 
 pub(crate) fn run(args: &TurnArgs) -> Result<(), Failure> {
     let turns = Turns::new(settings(args)?).map_err(Failure::usage)?;
@@ -47,7 +48,7 @@ pub(crate) fn run(args: &TurnArgs) -> Result<(), Failure> {
     let lost = turn.release().err();
     let mut code = child::code(status);
     if let Some(lost) = lost {
-        eprintln!("iogate: {lost}");
+        say(format_args!("iogate: {lost}"));
         if args.strict && code == 0 {
             code = 1;
         }

@@ -25,6 +25,7 @@ use iogate_report::units;
 use iogate_sim::learnt::{self, Learnt};
 use iogate_turn::calibration::file_name;
 
+use crate::output::say;
 use crate::state;
 use folder::Folder;
 pub(crate) use place::Place;
@@ -216,7 +217,7 @@ impl Shelf {
 }
 
 fn warn(text: &str) {
-    eprintln!("warning: {text}");
+    say(format_args!("warning: {text}"));
 }
 
 /// What keeps what a gate learns.

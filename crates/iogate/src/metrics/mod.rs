@@ -18,6 +18,7 @@ use iogate_net::transport::{Bound, EndpointError};
 use iogate_report::metrics::{Exposed, Server};
 
 use crate::attempt::{Attempt, Doing};
+use crate::output::say;
 
 /// A Unix socket is its owner's alone.
 const SOCKET_MODE: u32 = 0o600;
@@ -99,7 +100,7 @@ impl Listener {
 
     /// Answers for a server from now on, as long as there is one; warns of an address that others reach.
     pub(crate) fn serve_server(self, server: &Arc<NetServer>) -> anyhow::Result<Serving> {
-        self.warning().iter().for_each(|warning| eprintln!("{warning}"));
+        self.warning().iter().for_each(say);
         let server = Arc::downgrade(server);
         let told = move || server.upgrade().map(|server| of_server(server.status()));
         self.serve(move || told().unwrap_or_default()).context("no thread for --http")

@@ -50,6 +50,7 @@ pub(crate) const SIMULATION: &str = "simulation";
 pub(crate) const REAL: &str = "real run";
 
 pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
+    args.outputs.check(None, [("the scenario", args.scenario.scenario.as_path())])?;
     let Chosen { mut plan, text } = scenario::plan(&args.scenario)?;
     let Some(first) = plan.points.first().map(|point| point.scenario.clone()) else { return Ok(()) };
     let runner = Runner::new(args.store, args.dir.clone(), args.through)?;
@@ -57,7 +58,6 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
         runner.fit(&mut point.scenario)?;
     }
     let way = feasibility::way(&first, args.through, args.store)?;
-    args.outputs.check(None)?;
     // Begun before the work, so that a place that cannot be written costs no time.
     let files = args.outputs.begin()?;
     let mut report = ExperimentReport::new(&first.title, PROGRAM, first.confidence);

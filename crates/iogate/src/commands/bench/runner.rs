@@ -1,8 +1,8 @@
 //! Runs of scenarios for real, and the same in the simulator.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, anyhow};
 use iogate_core::{Span, Time};
@@ -27,8 +27,54 @@ pub(crate) struct Runner {
     store: BenchStore,
     dir: Option<PathBuf>,
     through: Option<BenchWay>,
-    interrupted: Arc<AtomicBool>,
-    simulating: Arc<AtomicBool>,
+    interrupts: &'static Interrupts,
+}
+
+/// What signals that ask for the end do to runs, in whichever runner these are.
+struct Interrupts {
+    /// One has come.
+    came: Arc<AtomicBool>,
+    /// Nothing is to be cleaned up: one ends the process at once.
+    idle: Arc<AtomicBool>,
+}
+
+impl Interrupts {
+    /// They are taken from the first time on.
+    fn taken() -> std::io::Result<&'static Interrupts> {
+        static TAKEN: OnceLock<Interrupts> = OnceLock::new();
+        if let Some(taken) = TAKEN.get() {
+            return Ok(taken);
+        }
+        let taken = Interrupts { came: Arc::default(), idle: Arc::new(AtomicBool::new(true)) };
+        for signal in signals::ending() {
+            signal_hook::flag::register_conditional_shutdown(signal, 1, taken.idle.clone())?;
+            signal_hook::flag::register(signal, taken.came.clone())?;
+        }
+        Ok(TAKEN.get_or_init(|| taken))
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        match self.came.load(Ordering::SeqCst) {
+            true => Err(Failure::failed(anyhow!("interrupted"))),
+            false => Ok(()),
+        }
+    }
+}
+
+/// A run is underway, and leaves something behind unless it is dropped; after all of that.
+struct Underway<'a>(&'a AtomicBool);
+
+impl<'a> Underway<'a> {
+    fn begin(idle: &'a AtomicBool) -> Underway<'a> {
+        idle.store(false, Ordering::SeqCst);
+        Underway(idle)
+    }
+}
+
+impl Drop for Underway<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }
 
 /// The mean of times; none of nothing.
@@ -50,14 +96,8 @@ impl Runner {
         dir: Option<PathBuf>,
         through: Option<BenchWay>,
     ) -> Result<Runner, Failure> {
-        let runner = Runner { store, dir, through, interrupted: Arc::default(), simulating: Arc::default() };
-        for signal in signals::ending() {
-            // While it simulates there is nothing to clean up.
-            signal_hook::flag::register_conditional_shutdown(signal, 1, runner.simulating.clone())
-                .and_then(|_| signal_hook::flag::register(signal, runner.interrupted.clone()))
-                .context("signals cannot be handled")?;
-        }
-        Ok(runner)
+        let interrupts = Interrupts::taken().context("signals cannot be handled")?;
+        Ok(Runner { store, dir, through, interrupts })
     }
 
     /// Refuses a scenario that cannot be run here, and leaves out of it what one machine has not.
@@ -70,12 +110,11 @@ impl Runner {
 
     /// The same in the simulator, with the time that requests spent between processes and gates.
     pub(crate) fn simulate(&self, point: &Point, path: Span) -> Result<PointResult<Recording>, Failure> {
+        self.interrupts.check()?;
         let mut point = point.clone();
         here::add_path(&mut point.scenario, path);
         let plan = Plan { axes: Vec::new(), points: vec![point] };
-        self.simulating.store(true, Ordering::SeqCst);
         let results = experiment::run(&plan, threads(None), &|_| Some(Recording::new(Time::ZERO)), &|| ());
-        self.simulating.store(false, Ordering::SeqCst);
         let results = results.map_err(|error| Failure::failed(anyhow::Error::new(error)))?;
         Ok(results.into_iter().next().context("the simulation gave no result")?)
     }
@@ -110,6 +149,8 @@ impl Runner {
         recording: Option<&mut Recording>,
         notes: &mut Vec<String>,
     ) -> Result<(RunResult, Span), Failure> {
+        self.interrupts.check()?;
+        let _underway = Underway::begin(&self.interrupts.idle);
         let mut scene = self.scene(scenario)?;
         let folder = scene.folder().to_owned();
         // Where there is more than one server, nobody probes.
@@ -125,13 +166,11 @@ impl Runner {
         scene.open(scenario, seed, &work)?;
         let _coordinating = Coordinating::begin(&scenario.coordination, &folder, &probed)?;
         let scripts = work.write_scripts(seed, scene.folder())?;
-        let outcome = launcher::run(&work, &scripts, seed, scenario, &self.interrupted);
-        let outcome = match outcome {
-            Err(_) if self.interrupted.load(Ordering::SeqCst) => {
-                return Err(Failure::failed(anyhow!("interrupted")));
-            }
-            outcome => outcome?,
-        };
+        let outcome = launcher::run(&work, &scripts, seed, scenario, &self.interrupts.came);
+        if outcome.is_err() {
+            self.interrupts.check()?;
+        }
+        let outcome = outcome?;
         let measures = match &scene {
             Scene::Mounts(testbed) => collect::of_mounts(&work, &outcome, testbed.measures()),
             Scene::Network(nodes) => nodes.measures(&outcome)?,

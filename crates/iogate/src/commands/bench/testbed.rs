@@ -24,7 +24,7 @@ use super::work::{Entrances, FileUse, Work};
 use crate::attempt::{Attempt, Doing};
 use crate::cli::BenchStore;
 use crate::failure::Failure;
-use crate::output::without_path;
+use crate::output::{say, without_path};
 use crate::storage;
 use crate::watched::{Note, WatchedStore};
 
@@ -183,7 +183,7 @@ impl Drop for Testbed {
             if server.mounted.unmount().is_err()
                 && let Err(error) = server.mounted.detach()
             {
-                eprintln!("error: {error}");
+                say(format_args!("error: {error}"));
                 continue;
             }
             server.mounted.wait();

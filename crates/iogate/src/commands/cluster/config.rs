@@ -9,7 +9,7 @@ use anyhow::{Context, anyhow};
 use iogate_net::Endpoint;
 use serde::Deserialize;
 
-use super::certificates;
+use super::{certificates, network};
 use crate::attempt::Attempt;
 use crate::commands::policy;
 use crate::commands::serve::config::{Bytes, Gate};
@@ -156,6 +156,9 @@ impl Config {
         }
         if config.network.is_some() && config.transport == Transport::Unix {
             return Err(anyhow!("[network] is for transport = \"tcp\": Unix sockets know no network"));
+        }
+        if let Some(bandwidth) = config.network.as_ref().and_then(|network| network.bandwidth.as_deref()) {
+            network::rate(bandwidth)?;
         }
         // In namespaces each node has an address of its own.
         let more = if config.network.is_some() { 0 } else { config.servers.count + forwarders - 1 };

@@ -30,7 +30,7 @@ use crate::commands::control;
 use crate::commands::serve::ask::{configure_with, status_with};
 use crate::commands::serve::config::Client;
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{print, quoted};
 use crate::state;
 
 /// The copy of the cluster's file in its folder.
@@ -109,16 +109,17 @@ fn up(args: &ClusterUpArgs) -> Result<(), Failure> {
             )));
         }
     }
-    let entrances = entrances(&nodes).join(",");
+    let entrances = quoted(entrances(&nodes).join(","));
     let shown = folder.display();
+    let file = |name| quoted(folder.join(name).display());
     let flags = match proof {
         Proof::Peer => String::new(),
         Proof::None => " --auth none".into(),
         Proof::Certificates => format!(
-            " --tls-authorities {shown}/{} --tls-certificate {shown}/{} --tls-key {shown}/{}",
-            certificates::AUTHORITY,
-            certificates::CERTIFICATE,
-            certificates::KEY
+            " --tls-authorities {} --tls-certificate {} --tls-key {}",
+            file(certificates::AUTHORITY),
+            file(certificates::CERTIFICATE),
+            file(certificates::KEY)
         ),
     };
     print(&format!(
@@ -208,6 +209,8 @@ fn find(choice: &ClusterChoice) -> Result<(Config, PathBuf), Failure> {
         let error = anyhow!("there is no cluster {name}: {} has no {FILE}", folder.display());
         return Err(Failure::usage(error).hint("`iogate cluster up FILE` starts one; --dir says where it is"));
     }
+    // As nodes and clients find it, from wherever they are.
+    let folder = folder.canonicalize().context("the cluster's folder")?;
     let config = Config::read(&folder.join(FILE))?;
     if config.name != name {
         let error = anyhow!("{} has the cluster {}, not {name}", folder.display(), config.name);

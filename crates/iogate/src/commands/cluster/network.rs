@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use anyhow::{Context, anyhow};
+use iogate_core::units;
 
 use super::config::{Network, Node, host_address};
 use crate::attempt::Attempt;
@@ -145,24 +146,13 @@ fn links<'a>(cluster: &str, shown: &'a str) -> Vec<&'a str> {
     names.filter(|name| name.strip_prefix(stem).is_some_and(is_number)).collect()
 }
 
-/// `1Gbit/s` as `tc` writes it.
-fn rate(text: &str) -> Result<String, Failure> {
-    let wrong = || {
-        Failure::usage(anyhow!(
-            "bandwidth = \"{text}\": expected a number and Kbit/s, Mbit/s or Gbit/s, as in 1Gbit/s"
-        ))
-    };
-    let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
-    let unit = match &text[digits..] {
-        "Kbit/s" => "kbit",
-        "Mbit/s" => "mbit",
-        "Gbit/s" => "gbit",
-        _ => return Err(wrong()),
-    };
-    match text[..digits].parse::<u32>() {
-        Ok(number) if number > 0 => Ok(format!("{number}{unit}")),
-        _ => Err(wrong()),
-    }
+/// `1Gbit/s` as `tc` writes it: in bytes a second.
+pub(super) fn rate(text: &str) -> anyhow::Result<String> {
+    let bytes = units::parse_rate(&text.replace("Kbit/s", "kbit/s")).filter(|bytes| *bytes > 0);
+    let bytes = bytes.ok_or_else(|| {
+        anyhow!("bandwidth = \"{text}\": expected a rate, as in 1Gbit/s, 400Mbit/s or 125MB/s")
+    })?;
+    Ok(format!("{bytes}bps"))
 }
 
 #[cfg(test)]
@@ -171,8 +161,10 @@ mod tests {
 
     #[test]
     fn rates_are_read() {
-        assert_eq!(rate("10Gbit/s").unwrap(), "10gbit");
-        for wrong in ["", "1", "Gbit/s", "0Gbit/s", "1GB/s", "-1Gbit/s"] {
+        assert_eq!(rate("10Gbit/s").unwrap(), "1250000000bps");
+        assert_eq!(rate("1.5Mbit/s").unwrap(), "187500bps");
+        assert_eq!(rate("8Kbit/s").unwrap(), rate("8kbit/s").unwrap());
+        for wrong in ["", "1", "Gbit/s", "0Gbit/s", "1Gbit", "-1Gbit/s"] {
             assert!(rate(wrong).is_err(), "{wrong}");
         }
     }

@@ -16,9 +16,9 @@ use iogate_report::{Table, units};
 use serde_json::json;
 
 use crate::cli::ProfileArgs;
-use crate::devices::device;
+use crate::devices::{self, device};
 use crate::failure::Failure;
-use crate::output::{OutputFile, print};
+use crate::output::{OutputFile, check_inputs_stay, print};
 
 /// Where a model's random accesses are.
 const SEED: u64 = 1;
@@ -59,6 +59,11 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<(), Failure> {
     if args.kept {
         return kept::run(args.directory.as_deref(), args.forget, args.json);
     }
+    let file = args.device.as_deref().and_then(devices::file);
+    check_inputs_stay(
+        &[("--out", args.out.as_deref())],
+        file.map(|file| ("the profile that is measured", file)),
+    )?;
     let out = args.out.as_deref().map(OutputFile::create).transpose()?;
     if args.budget.0.is_zero() {
         return Err(Failure::usage(anyhow::anyhow!(

@@ -44,7 +44,7 @@ use crate::commands::kept_runs::{Work, origin};
 use crate::commands::progress::Progress;
 use crate::commands::{scenario, sim};
 use crate::failure::Failure;
-use crate::output::{OutputFile, print};
+use crate::output::{OutputFile, print, say};
 
 /// Where pages go: those of the quick form are nobody's results, and must not replace any.
 const PAGES: &str = "docs/reproduction";
@@ -118,7 +118,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
             let text = serde_json::to_string_pretty(&record).context("a record as JSON")?;
             keep(out, &coverage::record_name(name), &(text + "\n"))?;
         }
-        eprintln!("{name}: {:.0} s", begin.elapsed().as_secs_f64());
+        say(format_args!("{name}: {:.0} s", begin.elapsed().as_secs_f64()));
     }
     Ok(())
 }

@@ -26,6 +26,7 @@ use crate::commands::layout::{LayoutChoice, MountLayout};
 use crate::devices;
 use crate::failure::Failure;
 use crate::kept::{Keeper, KeptPrices};
+use crate::output::say;
 use crate::storage::{self, Profiles};
 
 /// What an export over other servers uses there.
@@ -159,11 +160,11 @@ impl Export {
                 Err(error).with_context(|| format!("answers in {}", path.display()))
             }
             Err(error) => {
-                eprintln!(
+                say(format_args!(
                     "warning: export `{}`: {}: {error}: what a kill of the server interrupts will fail with EIO",
                     self.name,
                     path.display()
-                );
+                ));
                 Ok(None)
             }
         }

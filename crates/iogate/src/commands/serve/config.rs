@@ -172,7 +172,7 @@ pub(crate) struct Export {
 }
 
 /// How a client proves who it is, and how long it tries.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Client {
     #[serde(default)]
@@ -185,7 +185,7 @@ pub(crate) struct Client {
     pub(crate) retry_for: Option<Time>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ClientTls {
     pub(crate) certificate: PathBuf,
@@ -363,6 +363,21 @@ impl Export {
         if self.batch.is_some() && Profiles::of(self.profile.as_deref()) == Profiles::Kept {
             return Err(anyhow!(
                 "profile = \"kept\" goes without batch: what is joined behind the gate has prices of its own"
+            ));
+        }
+        let is_local = ["directory", "targets"].contains(&form);
+        if self.direct && !is_local {
+            return Err(anyhow!("direct goes with directory or targets: the servers' files are theirs"));
+        }
+        if self.answers_at.is_some() && !is_local {
+            return Err(anyhow!("answers_at goes with directory or targets: the servers remember theirs"));
+        }
+        if self.answers == Answers::Sync && !is_local {
+            return Err(anyhow!("answers = \"sync\" goes with directory or targets: say so at the servers"));
+        }
+        if self.client != Client::default() && is_local {
+            return Err(anyhow!(
+                "client goes with servers or forward: with {form}, no other server is asked"
             ));
         }
         if self.batches.is_some() && self.batch.is_none() {

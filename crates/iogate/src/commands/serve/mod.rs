@@ -124,10 +124,16 @@ pub(crate) fn until_stopped(lines: &str, doing: &str, mut signals: Signals) -> R
     Ok(())
 }
 
-/// Messages go to standard error; which, `RUST_LOG` says.
+/// Messages go to standard error; which, `RUST_LOG` says. Where one cannot be written, nothing is said of that: the library would panic, as
+/// it would say so there.
 pub(crate) fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .log_internal_errors(false)
+        .init();
 }
 
 /// Each connection and each open file holds a descriptor.

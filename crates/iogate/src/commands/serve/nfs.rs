@@ -19,6 +19,7 @@ use crate::attempt::{Attempt, Doing};
 use crate::commands::nfs::{Kept, mount_command, register, warn_of_handles};
 use crate::failure::Failure;
 use crate::kept::Keeper;
+use crate::output::say;
 use crate::settings::line_of;
 
 /// Where NFS is, if nothing else is said.
@@ -183,7 +184,7 @@ impl Nfs {
             let Kept { secret, places, answers, warning } =
                 Kept::of(&tree, directory, shared.state.as_deref(), read_only)?;
             if let Some(warning) = warning {
-                eprintln!("warning: export `{}`: {warning}", export.name);
+                say(format_args!("warning: export `{}`: {warning}", export.name));
             }
             let path = shared.path(directory);
             exports.push(iogate_nfs::Export {

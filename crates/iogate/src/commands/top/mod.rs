@@ -130,7 +130,8 @@ struct Screen(DefaultTerminal);
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        ratatui::restore();
+        // A terminal that has gone needs nothing.
+        let _ = ratatui::try_restore();
     }
 }
 

@@ -16,7 +16,7 @@ use crate::cli::WhyArgs;
 use crate::commands::asker::Place;
 use crate::commands::scenario as scenarios;
 use crate::failure::Failure;
-use crate::output::{OutputFile, print};
+use crate::output::{OutputFile, check_inputs_stay, print};
 
 /// Who made a page.
 const PROGRAM: &str = concat!("iogate ", env!("CARGO_PKG_VERSION"));
@@ -24,6 +24,9 @@ const PROGRAM: &str = concat!("iogate ", env!("CARGO_PKG_VERSION"));
 pub(crate) fn run(args: &WhyArgs) -> Result<(), Failure> {
     let place = asked(&args.scenario.scenario)?;
     refuse_others(args, place.is_some())?;
+    let profile = args.profile.iter().map(|profile| ("the profile", profile.as_path()));
+    let inputs = [("the scenario", args.scenario.scenario.as_path())].into_iter().chain(profile);
+    check_inputs_stay(&[("--html", args.html.as_deref())], inputs)?;
     let html = args.html.as_deref().map(OutputFile::create).transpose()?;
     match place {
         Some(place) => shown(args, html, &[place::look(args, place)?]),

@@ -22,6 +22,7 @@ use crate::cli::WhyArgs;
 use crate::commands::asker::{Asker, Place, Reached, unanswered};
 use crate::commands::serve::ask;
 use crate::failure::Failure;
+use crate::output::{quoted, say};
 
 /// How long a gate is recorded, if nothing is said.
 const RECORDED: Duration = Duration::from_secs(5);
@@ -55,7 +56,7 @@ pub(super) fn look(args: &WhyArgs, place: Place) -> Result<AtPlace, Failure> {
     if let Some(pause) = pause {
         let before = looked;
         if io::stderr().is_terminal() {
-            eprintln!("looking at {} for {}", asker.place(), units::time(pause.as_nanos() as f64));
+            say(format_args!("looking at {} for {}", asker.place(), units::time(pause.as_nanos() as f64)));
         }
         match args.without.is_empty() {
             true => thread::sleep(pause),
@@ -137,7 +138,7 @@ fn page(asker: &mut Asker, from: u32) -> Result<Page, Failure> {
     let page: Option<Page> = ask::understood(place, &bytes)?;
     page.ok_or_else(|| {
         Failure::failed(anyhow!("{place} keeps no accounts"))
-            .hint(format!("`iogate set {} accounts=sampled` begins them", place.name()))
+            .hint(format!("`iogate set {} accounts=sampled` begins them", quoted(place.name())))
     })
 }
 

@@ -54,7 +54,7 @@ pub(in super::super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
     let (set, sizes) = if lab.quick { (&QUICK, QUICK_SIZES) } else { (&SET, SIZES) };
     let set: Vec<&str> = set.iter().copied().chain([sizes]).collect();
     let called = "aioli-through-nfs";
-    let reduced = Reduced { scenario: SCENARIO, called, set: &set, keep: &[] };
+    let reduced = Reduced { scenario: SCENARIO, called, set: &set, keep: &[], files: &[] };
     let results = lab.side_by_side(&runner, &reduced)?;
     Ok(Page {
         title: "aIOLi for real: applications behind an NFS server".into(),

@@ -65,7 +65,7 @@ pub(in super::super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
     let (pair_set, jobs_set) = if lab.quick { (&QUICK_PAIR, &QUICK_JOBS) } else { (&PAIR, &JOBS) };
     let run = |scenario, set| {
         let called = scenario;
-        lab.side_by_side(&runner, &Reduced { scenario, called, set, keep: &keep })
+        lab.side_by_side(&runner, &Reduced { scenario, called, set, keep: &keep, files: &[] })
     };
     let (pair, jobs) = (run("checkpoint-pair", pair_set)?, run("checkpoint-jobs", jobs_set)?);
     Ok(Page {

@@ -40,8 +40,10 @@ pub(in super::super) fn page(lab: &Lab<'_>, runner: &Runner) -> Result<Page, Fai
     ] {
         let scenario = format!("coordination-servers-{name}");
         let set = if lab.quick { &QUICK } else { set };
-        let results =
-            lab.real(runner, &Reduced { scenario: &scenario, called: &scenario, set, keep: &keep })?;
+        let results = lab.real(
+            runner,
+            &Reduced { scenario: &scenario, called: &scenario, set, keep: &keep, files: &[] },
+        )?;
         paths.push(format!("{name}: {}", results.paths()));
         sections.push(section(&results, name, scenario, window, set, paper));
     }

@@ -1,6 +1,5 @@
 //! Mechanisms on this machine's own device, past its page cache, beside a simulation by what was measured of the device.
 
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -14,7 +13,6 @@ use crate::commands::bench::{BY, REAL, SIMULATION};
 use crate::commands::profile::{self, Measured};
 use crate::commands::reproduce::claims::{Sheet, within};
 use crate::commands::reproduce::{Experiment, Lab};
-use crate::commands::scenario;
 use crate::commands::sim::PROGRAM;
 use crate::failure::Failure;
 use crate::output::OutputFile;
@@ -30,32 +28,23 @@ const BUDGET: Duration = Duration::from_secs(30);
 const QUICK_BUDGET: Duration = Duration::from_secs(2);
 
 pub(in super::super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
+    let measured = device(lab)?;
     let runner = Runner::new(BenchStore::Directory, None, Some(BenchWay::Mount))?;
-    // On the device where the runs will be, too.
-    let folder = tempfile::tempdir().context("a temporary folder")?;
-    let measured = device(lab, folder.path())?;
     let described = format!(
         "The device: {}, {}. {}",
         measured.profile.kind,
         if measured.profile.rotational { "which says that it rotates" } else { "which does not rotate" },
         profile::summary(&measured.profile)
     );
-    let write = |name: &str, text: &str| {
-        std::fs::write(folder.path().join(name), text)
-            .with_context(|| format!("{name} in a temporary folder"))
-    };
-    write("device.toml", &iogate_sim::profile::write(&measured.profile))?;
-    write("own-device.toml", scenario::built_in(SCENARIO)?)?;
-    let path = folder.path().join("own-device.toml");
-    let path = path.to_str().context("the folder for temporary files: expected a path in UTF-8")?;
+    let files = [("device.toml", iogate_sim::profile::write(&measured.profile))];
     let mut set = vec!["servers.device=profile:device.toml"];
     let mut keep: &[(&str, &[&str])] = &[];
     if lab.quick {
         set.push("repetitions=1");
         keep = &[(LOAD, &["small beside large"]), (MECHANISM, &[NONE, "sjf", "auto"])];
     }
-    let results =
-        lab.side_by_side(&runner, &Reduced { scenario: path, called: SCENARIO, set: &set, keep })?;
+    let reduced = Reduced { scenario: SCENARIO, called: SCENARIO, set: &set, keep, files: &files };
+    let results = lab.side_by_side(&runner, &reduced)?;
     let notes = vec![
         "Not of any paper: what order does to a device that is there, where the other pages have modelled ones. The server's files are on \
          this machine's own device (in the folder for temporary files), written before each run and read past the page cache; \
@@ -82,7 +71,7 @@ pub(in super::super) fn page(lab: &Lab<'_>) -> Result<Page, Failure> {
 }
 
 /// What is measured of the device, or was where results have been kept: they are of that device.
-fn device(lab: &Lab<'_>, folder: &Path) -> Result<Measured, Failure> {
+fn device(lab: &Lab<'_>) -> Result<Measured, Failure> {
     let kept = lab.kept_form(SCENARIO, "device.toml");
     let has_results = lab.kept_form(SCENARIO, BY_FORM).is_some_and(|results| results.exists());
     if let Some(kept) = kept.as_ref().filter(|_| has_results)
@@ -91,7 +80,9 @@ fn device(lab: &Lab<'_>, folder: &Path) -> Result<Measured, Failure> {
         let read = iogate_sim::profile::read(&text).with_context(|| kept.display().to_string());
         return Ok(Measured { profile: read.map_err(Failure::usage)?, notes: Vec::new() });
     }
-    let measured = profile::of_directory(folder, if lab.quick { QUICK_BUDGET } else { BUDGET })?;
+    // On the device where the runs will be, too.
+    let folder = std::env::temp_dir();
+    let measured = profile::of_directory(&folder, if lab.quick { QUICK_BUDGET } else { BUDGET })?;
     if let Some(kept) = kept {
         OutputFile::create(&kept)?.finish_with(&iogate_sim::profile::write(&measured.profile))?;
     }

@@ -31,7 +31,7 @@ use crate::commands::bench::{BY, REAL, SIMULATION};
 use crate::commands::sim::PROGRAM;
 use crate::commands::{kept_runs, scenario};
 use crate::failure::Failure;
-use crate::output::OutputFile;
+use crate::output::{OutputFile, say};
 
 /// A scenario at one machine's size.
 struct Reduced<'a> {
@@ -42,12 +42,14 @@ struct Reduced<'a> {
     set: &'a [&'a str],
     /// The values of axes that are run.
     keep: &'a [(&'a str, &'a [&'a str])],
+    /// What files that are set have in them.
+    files: &'a [(&'a str, String)],
 }
 
 impl Reduced<'_> {
     /// The points that are run.
     fn plan(&self) -> Result<Plan, Failure> {
-        let mut plan = scenario::plan_with(self.scenario, self.set)?;
+        let mut plan = scenario::plan_with(self.scenario, self.set, self.files)?;
         plan.points.retain(|point| self.keeps(&point.settings));
         Ok(plan)
     }
@@ -109,7 +111,7 @@ fn carry_out(runner: &Runner, called: &str, plan: Plan) -> Result<Vec<Ran>, Fail
     let mut recordings: Vec<Option<Recording>> = points.iter().map(|_| None).collect();
     for repetition in 0..repetitions {
         if std::io::stderr().is_terminal() {
-            eprintln!("{called}: repetition {} of {repetitions}", repetition + 1);
+            say(format_args!("{called}: repetition {} of {repetitions}", repetition + 1));
         }
         for (index, point) in points.iter().enumerate() {
             let mut recording = (repetition == 0).then(|| Recording::new(Time::ZERO));

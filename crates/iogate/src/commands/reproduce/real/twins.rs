@@ -42,7 +42,7 @@ const QUICK: [&str; 5] = [
 pub(in super::super) fn page(lab: &Lab<'_>, runner: &Runner) -> Result<Page, Failure> {
     let set = if lab.quick { &QUICK[..] } else { &SIZE };
     let run = |scenario: &str, called: &str, set: &[&str], keep: &[(&str, &[&str])]| {
-        lab.real(runner, &Reduced { scenario, called, set, keep })
+        lab.real(runner, &Reduced { scenario, called, set, keep, files: &[] })
     };
     let direct = run("twins-direct", "twins-direct", set, &[])?;
     let gates: (&str, &[&str]) = (GATE, &GATES);

@@ -78,6 +78,13 @@ fn what_is_wrong_is_named() {
         (export("targets = [\"/a\"]"), &["names = \"DIRECTORY\""]),
         (export("forward = \"a:1\"\nstripe = \"1KiB\""), &["stripe goes with"]),
         (export("forward = \"a\""), &["the port is missing"]),
+        (export("forward = \"a:1\"\ndirect = true"), &["direct goes with directory or targets"]),
+        (export("servers = [\"a:1\"]\nanswers = \"sync\""), &["answers = \"sync\" goes with"]),
+        (export("servers = [\"a:1\"]\nanswers_at = \"/a\""), &["answers_at goes with"]),
+        (
+            export("directory = \"/s\"\nclient = { auth = \"none\" }"),
+            &["client goes with servers or forward"],
+        ),
         (format!("node = 4\nnodes = 4\n{}", export("directory = \"/s\"")), &["node = 4", "below the number"]),
         (
             format!("{}[[export]]\ndirectory = \"/t\"\n", export("directory = \"/s\"")),
