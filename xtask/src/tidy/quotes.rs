@@ -89,10 +89,10 @@ fn tables<'a, 'b>(lines: &'b [&'a str]) -> Vec<&'b [&'a str]> {
     let is_heading = |line: &&str| line.starts_with('#');
     let (first, rest) = (&lines[0], &lines[1..]);
     let end = match is_heading(first) {
-        true => rest.iter().position(|line| is_heading(&line)).unwrap_or(rest.len()),
-        false => rest.iter().position(|line| !line.is_empty() && !is_row(&line)).unwrap_or(rest.len()),
+        true => rest.iter().position(|line| is_heading(line)).unwrap_or(rest.len()),
+        false => rest.iter().position(|line| !line.is_empty() && !is_row(line)).unwrap_or(rest.len()),
     };
-    rest[..end].split(|line| !is_row(&line)).filter(|rows| !rows.is_empty()).collect()
+    rest[..end].split(|line| !is_row(line)).filter(|rows| !rows.is_empty()).collect()
 }
 
 fn cells(line: &str) -> Vec<&str> {
