@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::clocks::{Clocks, TIME_BITS, WHOLE_BITS};
+use super::clocks::{Clocks, TIME_BITS};
 use super::{Begun, COLUMNS, REST};
 use crate::request::AppId;
 use crate::time::Span;
@@ -104,6 +104,11 @@ pub struct Account {
 }
 
 impl Account {
+    /// How much of its time it has waited for this one.
+    pub(super) fn charged_to(&self, app: AppId) -> Span {
+        self.apps.iter().find(|(of, _)| *of == Some(app)).map_or(Span::ZERO, |(_, span)| *span)
+    }
+
     /// The accounts of several gates together, by application.
     pub fn together(all: impl IntoIterator<Item = Account>) -> Vec<Account> {
         let mut sums: BTreeMap<Option<AppId>, Account> = BTreeMap::new();
@@ -174,14 +179,8 @@ pub(super) struct App {
     row: [i128; COLUMNS + 1],
     /// The same by cause; [`Cause::Own`] is what is left.
     causes: [i128; Cause::ALL.len() - 1],
-    /// Of what is charged to the others, what is its own: it had no column meanwhile.
-    own: i128,
     /// The integral of a request's part of the time.
     clock: i128,
-    /// Of an instant that a queued, a deferred request and one in service spend, what was due to itself while it had no column, by
-    /// [`Clocks::apart`], of which this has been seen.
-    apart: [i64; 3],
-    seen: [i64; 3],
     /// For how long it had something in the gate, in ns.
     pub(super) busy: u64,
     /// Until when that is added up, by [`Clocks::total`].
@@ -203,17 +202,14 @@ pub(super) struct App {
     is_changed: bool,
 }
 
-const _: () = assert!(size_of::<App>() <= 576, "an application costs at most 576 bytes");
+const _: () = assert!(size_of::<App>() <= 512, "an application costs at most 512 bytes");
 
 impl App {
     pub(super) fn new(app: AppId, at: i64) -> App {
         App {
             row: [0; COLUMNS + 1],
             causes: [0; Cause::ALL.len() - 1],
-            own: 0,
             clock: 0,
-            apart: [0; 3],
-            seen: [0; 3],
             busy: 0,
             at,
             dispatches: 0,
@@ -287,35 +283,10 @@ impl App {
         }
     }
 
-    /// Its weight in service, or whether it has a column, is about to change, or what is due to itself is looked at.
-    #[inline]
-    pub(super) fn count_apart(&mut self, clocks: &Clocks) {
-        let weight = if self.column == REST { i64::from(self.serving) } else { 0 };
-        for ((sum, seen), now) in self.apart.iter_mut().zip(&mut self.seen).zip(clocks.apart) {
-            *sum += (product(weight, now - *seen) >> WHOLE_BITS) as i64;
-            *seen = now;
-        }
-    }
-
-    /// The gate has waited for it so long, in part with nothing in service, while it had no column.
-    pub(super) fn wait_apart(&mut self, span: i64, is_idle: bool) {
-        self.apart[0] += span;
-        self.apart[1] += if is_idle { span } else { 0 };
-    }
-
     /// Adds so many of each class ([`BOOKED`]) times what the clocks show.
     #[inline]
     fn book(&mut self, clocks: &Clocks, by: [i64; BOOKED.len()]) {
         let [queued, deferred, capped, capped_own, held_own, served] = by;
-        if self.column == REST {
-            self.count_apart(clocks);
-            let own = product(served, clocks.total - clocks.served_sum) + product(held_own, clocks.total);
-            self.own += own;
-        }
-        if self.apart != [0; 3] {
-            let due = [queued, deferred, served].into_iter().zip(self.apart);
-            self.own += due.map(|(by, of)| product(by, of)).sum::<i128>();
-        }
         let capped = capped + capped_own;
         let rest = usize::from(REST);
         let used = clocks.used;
@@ -350,16 +321,20 @@ impl App {
         }
     }
 
+    /// What was among the others is in a column.
+    pub(super) fn give_back(&mut self, own: Span, column: u8) {
+        let own = i128::from(own.as_nanos()) << (PART_BITS + TIME_BITS);
+        self.row[usize::from(REST)] -= own;
+        self.row[usize::from(column)] += own;
+    }
+
     /// What it takes itself, and waits for itself, is in this column from now on.
     pub(super) fn set_column(&mut self, clocks: &Clocks, column: u8) {
-        self.count_apart(clocks);
         let times = |class: Class| i64::from(self.counts[class as usize]) * self.part();
         let own = product(times(Class::Served), clocks.total - clocks.served_sum)
             + product(times(Class::HeldOwn), clocks.total);
         self.row[usize::from(self.column)] += own;
         self.row[usize::from(column)] -= own;
-        self.own += if self.column == REST { own } else { 0 };
-        self.own -= if column == REST { own } else { 0 };
         self.column = column;
     }
 
@@ -390,9 +365,6 @@ impl App {
             + product(times(Class::Deferred), clocks.deferred[at])
             + product(times(Class::Served), clocks.served[at]);
         self.row[usize::from(REST)] += self.row[at] + left;
-        if self.column == column {
-            self.own += self.row[at] + left;
-        }
         // It begins at nothing again, as the clocks go on.
         self.row[at] = -left;
     }
@@ -432,7 +404,6 @@ impl App {
         // By its weight in service the culprit has a part already.
         self.row[usize::from(begun.culprit)] += of(net);
         self.row[usize::from(self.column)] -= of(net);
-        self.own -= if self.column == REST { of(net) } else { 0 };
     }
 
     /// What a dispatch that had to go back took is known now.
@@ -496,15 +467,17 @@ impl App {
             (*cause, left) = (Span::from_nanos(part), left - part);
         }
         causes[Cause::Own as usize] = Span::from_nanos(left);
-        let (mut row, mut own) = (self.row, if app.is_some() { self.own } else { 0 });
-        // What was its own while it had no column is among the others.
-        row[COLUMNS] -= own;
-        if self.column != REST {
-            row[usize::from(self.column)] += core::mem::take(&mut own);
+        let mut row = self.row.map(ns);
+        let mut apps = Vec::new();
+        if self.column == REST && app.is_some() {
+            // What is its own is among the others.
+            let own = left.min(row[COLUMNS]);
+            row[COLUMNS] -= own;
+            apps.push((app, own));
         }
-        let rows = names.iter().copied().chain([None]).zip(row).chain([(app, own)]);
-        let in_ns = rows.map(|(app, raw)| (app, Span::from_nanos(ns(raw))));
-        let mut apps: Vec<_> = in_ns.filter(|(_, span)| *span > Span::ZERO).collect();
+        apps.extend(names.iter().copied().chain([None]).zip(row));
+        let mut apps: Vec<_> =
+            apps.into_iter().filter(|(_, ns)| *ns > 0).map(|(app, ns)| (app, Span::from_nanos(ns))).collect();
         apps.sort_by_key(|(app, span)| (core::cmp::Reverse(*span), *app));
         let mut left = self.busy;
         for (_, span) in &mut apps {

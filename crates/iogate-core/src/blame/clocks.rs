@@ -64,8 +64,6 @@ pub(super) struct Clocks {
     pub(super) served: [i64; COLUMNS + 1],
     /// The sum of `served`.
     pub(super) served_sum: i64,
-    /// The same three of one dispatch of somebody without a column; they stand still while there is none.
-    pub(super) apart: [i64; 3],
     /// How long the gate was full, waited for a window, and waited for an application.
     pub(super) full: i64,
     pub(super) window: i64,
@@ -93,7 +91,6 @@ impl Clocks {
             deferred: none,
             served: none,
             served_sum: 0,
-            apart: [0; 3],
             full: 0,
             window: 0,
             waits: 0,
@@ -144,19 +141,13 @@ impl Clocks {
         self.set_in_service(0);
     }
 
-    /// Whether the gate waits deliberately for somebody without a column, and if so whether with nothing in service.
+    /// Goes on to `now`.
     #[inline]
-    pub(super) fn waits_apart(&self) -> Option<bool> {
-        (self.standing == Standing::Waits(REST)).then_some(self.in_service == 0)
-    }
-
-    /// Goes on to `now`. Returns by how much.
-    #[inline]
-    pub(super) fn advance(&mut self, now: Time) -> i64 {
+    pub(super) fn advance(&mut self, now: Time) {
         let span = Clocks::ticks(now.since(self.now));
         self.now = self.now.max(now);
         if span == 0 || self.total > TOTAL_MAX {
-            return 0;
+            return;
         }
         self.total += span;
         let is_full = self.standing == Standing::Full && self.in_service > 0;
@@ -174,12 +165,6 @@ impl Clocks {
         }
         if self.in_service > 0 {
             let (own, each_other) = self.share;
-            if self.weights[usize::from(REST)] > 0 {
-                let equal = part(span, self.each << WHOLE_BITS);
-                let beside = part(span, each_other << WHOLE_BITS);
-                let of = [if is_full { equal } else { 0 }, equal, beside];
-                self.apart.iter_mut().zip(of).for_each(|(sum, of)| *sum += of);
-            }
             self.own += part(span, own << WHOLE_BITS);
             self.net += part(span, own.saturating_sub(each_other) << WHOLE_BITS);
             for column in (0..self.used).chain([usize::from(REST)]) {
@@ -194,7 +179,6 @@ impl Clocks {
                 }
             }
         }
-        span
     }
 
     /// A column is for somebody else from now on.

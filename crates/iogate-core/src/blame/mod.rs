@@ -153,8 +153,6 @@ pub(crate) struct Blame {
     begun: Vec<Begun>,
     /// Whose dispatch was the last.
     last: u16,
-    /// For whom the gate waits deliberately, if it does.
-    waited_for: u16,
     /// Whose requests have changed at this instant, and what they were before.
     changed: Vec<(u16, Counts)>,
     /// For the gate to fill.
@@ -178,7 +176,6 @@ impl Blame {
             entries: Vec::new(),
             begun: Vec::new(),
             last: 0,
-            waited_for: 0,
             changed: Vec::new(),
             parts: Vec::new(),
         }
@@ -239,10 +236,7 @@ impl Blame {
     fn advance(&mut self, now: Time) {
         if now > self.clocks.now && self.is_open {
             self.book();
-            let span = self.clocks.advance(now);
-            if let Some(is_idle) = self.clocks.waits_apart() {
-                self.apps[usize::from(self.waited_for)].wait_apart(span, is_idle);
-            }
+            self.clocks.advance(now);
         }
     }
 
@@ -312,7 +306,6 @@ impl Blame {
     pub(crate) fn waits(&mut self, now: Time, app: Option<AppId>) {
         let index = app.and_then(|app| self.of_app.get(&app).copied()).unwrap_or(self.last);
         self.stands(now, Standing::Waits(self.column_of(index)));
-        self.waited_for = index;
     }
 
     /// The deferred requests of an application wait for its cap now, or for others.
@@ -409,7 +402,6 @@ impl Blame {
             };
             let theirs = ((u64::from(weight) * core::mem::take(&mut positioning)) >> 32) as u32;
             let this = &mut self.apps[usize::from(index)];
-            this.count_apart(&self.clocks);
             add(&mut this.serving, weight - theirs);
             add(&mut self.clocks.weights[usize::from(this.column)], weight - theirs);
             add(&mut self.clocks.weights[usize::from(begun.culprit)], theirs);
@@ -475,10 +467,8 @@ impl Blame {
         self.apps[0].merge(&gone);
         self.of_app.remove(&gone.app);
         self.of_app.insert(app, index as u16);
-        for noted in [&mut self.last, &mut self.waited_for] {
-            if usize::from(*noted) == index {
-                *noted = 0;
-            }
+        if usize::from(self.last) == index {
+            self.last = 0;
         }
         index as u16
     }
@@ -507,9 +497,14 @@ impl Blame {
         let free = self.columns.iter().zip(0u8..).filter_map(|(of, column)| Some((away(of)?, column)));
         let Some((_, column)) = free.min() else { return };
         self.take_column(column);
+        // What was its own was among the others while it was.
+        let all = usize::from(index);
+        let account = self.some(self.clocks.now, all..all + 1).pop();
+        let own = account.map_or(Span::ZERO, |account| account.charged_to(self.apps[all].app));
         self.columns[usize::from(column)] = Some(index);
         self.clocks.used = self.clocks.used.max(usize::from(column) + 1);
         let this = &mut self.apps[usize::from(index)];
+        this.give_back(own, column);
         this.set_column(&self.clocks, column);
         self.clocks.weights[usize::from(REST)] -= this.serving;
         self.clocks.weights[usize::from(column)] += this.serving;
@@ -564,10 +559,7 @@ impl Blame {
                 raw[at].book_changes(&clocks, was);
             }
         }
-        let span = clocks.advance(now);
-        if let (Some(is_idle), Some(at)) = (clocks.waits_apart(), at(self.waited_for)) {
-            raw[at].wait_apart(span, is_idle);
-        }
+        clocks.advance(now);
         raw.iter_mut().for_each(|app| app.settle(&clocks));
         for entry in self.entries.iter().filter(|entry| entry.class == Class::Held) {
             if let Some(at) = at(entry.app) {
