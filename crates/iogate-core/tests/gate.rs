@@ -346,7 +346,9 @@ fn sums_alone_are_those_of_a_gate_that_counts_all() {
             gate.count_sums_only();
         }
         for id in 0..100 {
-            let request = request(id, id % 3, Op::Read, id / 6 * 512, 512);
+            // Some are read twice, some are read while they are written, and the other way about.
+            let op = if id % 10 == 9 { Op::Write } else { Op::Read };
+            let request = request(id, id % 3, op, id / 6 * 512, 512);
             gate.submit(Time::from_nanos(id), &request).unwrap();
         }
         let (mut now, mut served) = (100, Vec::new());
@@ -355,7 +357,10 @@ fn sums_alone_are_those_of_a_gate_that_counts_all() {
                 Decision::Dispatch(dispatch) => {
                     now += 1_000;
                     served.push((dispatch.file, dispatch.offset, dispatch.bytes));
-                    let outcome = Outcome::Done { bytes: dispatch.bytes };
+                    let outcome = match served.len() % 7 {
+                        6 => Outcome::Failed,
+                        _ => Outcome::Done { bytes: dispatch.bytes },
+                    };
                     gate.complete(Time::from_nanos(now), dispatch.id, outcome);
                 }
                 Decision::WaitUntil(at, _) => now = at.as_nanos(),
@@ -373,6 +378,20 @@ fn sums_alone_are_those_of_a_gate_that_counts_all() {
         [sizes, times].map(|of| of.map(|sum| (sum.count(), sum.sum(), sum.min(), sum.max())))
     };
     assert_eq!(read(all), read(sums));
+    let held = |stats: &iogate_core::stats::Stats| {
+        stats.held_ns.each_ref().map(|sum| (sum.count(), sum.sum(), sum.min(), sum.max()))
+    };
+    assert_eq!(held(all), held(sums));
+    let waits = |stats: &iogate_core::stats::Stats| stats.waits.map(|one| (one.count, one.total));
+    assert_eq!(waits(all), waits(sums));
+    let failed = |stats: &iogate_core::stats::Stats| [Op::Read, Op::Write].map(|op| stats.op(op).failed);
+    assert_eq!(failed(all), failed(sums));
+    let is_seen = [
+        all.held_ns.iter().any(|sum| sum.count() > 0),
+        all.waits.iter().any(|one| one.count > 0),
+        failed(all)[0] > 0,
+    ];
+    assert_eq!(is_seen, [true; 3], "there is something to compare");
     assert_eq!([all.files.len(), all.apps.len()], [3, 3]);
     assert!(sums.files.is_empty() && sums.apps.is_empty() && sums.targets.is_empty());
     assert_eq!(sums.op(Op::Read).waiting_ns.iter().count(), 0);

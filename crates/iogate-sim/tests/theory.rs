@@ -77,6 +77,31 @@ fn a_forwarder_adds_its_wire_and_its_latencies() {
     assert_eq!(run(&s, 1).makespan, direct + Span::from_nanos(WIRE_NS + 100_000));
 }
 
+/// Replies of one call come in through one port one after the other, and all but the last are only counted.
+#[test]
+fn a_read_of_several_servers_ends_when_the_last_reply_has_come_in() {
+    let mut s = with_network(scenario(4, "unit:100", "fifo"));
+    s.apps = vec![app(1, 1, 2 * 4 * 65_536, 4 * 65_536)];
+    let call = 50_000 + 100_000 + 50_000 + 4 * WIRE_NS;
+    assert_eq!(run(&s, 1).makespan, Span::from_nanos(2 * call));
+    // One request of the node may be unanswered: the next one goes when a reply has come in.
+    s.cluster.clients.slots = Some(1);
+    let each = 50_000 + 100_000 + 50_000 + WIRE_NS;
+    assert_eq!(run(&s, 1).makespan, Span::from_nanos(2 * 4 * each));
+    // The replies are of a forwarder's dispatch, which then sends all of it on.
+    s.cluster.clients.slots = None;
+    s.cluster.forwarders = vec![Forwarders {
+        name: "ion".into(),
+        nodes: 1,
+        gate: gate("fifo"),
+        spread: Spread::Client,
+        transfer: 1 << 20,
+        processor: ProcessorSpec::default(),
+        lists: None,
+    }];
+    assert_eq!(run(&s, 1).makespan, Span::from_nanos(2 * (50_000 + call + 50_000 + 4 * WIRE_NS)));
+}
+
 #[test]
 fn writers_to_one_server_share_its_port() {
     let mut s = with_network(scenario(1, "unit:1", "fifo"));

@@ -23,6 +23,8 @@ use crate::wait::WaitReason;
 pub(super) struct Admission {
     arbiter: Arbiter,
     lists: Vec<(SlotId, SlotId)>,
+    /// How many requests are deferred for each target.
+    of_targets: Vec<u32>,
     /// Held requests that a cap would hold if nothing else did, and that no other cap gives way to: until when (their notes say so), their
     /// arrival numbers, and which they are.
     later: BTreeSet<(Time, u64, SlotId)>,
@@ -34,7 +36,14 @@ impl Admission {
     fn new(policy: &Policy, prices: &Prices) -> Admission {
         let comes = Comes::default();
         let arbiter = Arbiter::new(policy, comes.jump(prices));
-        Admission { arbiter, lists: Vec::new(), later: BTreeSet::new(), charges: Vec::new(), comes }
+        Admission {
+            arbiter,
+            lists: Vec::new(),
+            of_targets: Vec::new(),
+            later: BTreeSet::new(),
+            charges: Vec::new(),
+            comes,
+        }
     }
 
     pub(super) fn set_prices(&mut self, prices: &Prices) {
@@ -45,6 +54,7 @@ impl Admission {
         size_of::<Admission>()
             + self.arbiter.allocated_bytes()
             + self.lists.capacity() * size_of::<(SlotId, SlotId)>()
+            + self.of_targets.capacity() * size_of::<u32>()
             + self.later.len() * size_of::<(Time, u64, SlotId)>()
     }
 
@@ -66,15 +76,27 @@ impl Admission {
         }
         let this = pending.slot_mut(slot);
         (this.prev, this.next, this.state) = (before, NONE, State::Deferred);
+        let target = usize::from(this.target);
+        if self.of_targets.len() <= target {
+            self.of_targets.resize(target + 1, 0);
+        }
+        self.of_targets[target] += 1;
+    }
+
+    /// Whether something is deferred for this target; `None`: for any.
+    fn has_for(&self, target: Option<u16>) -> bool {
+        target.is_none_or(|target| self.of_targets.get(usize::from(target)).is_some_and(|count| *count > 0))
     }
 
     /// When to look again, where nobody is to be admitted: as the policy says, or when a cap gives way to somebody who waits.
     fn waits(&self, next: Next) -> Option<(Time, WaitReason)> {
-        let later = self.later.first().map(|(at, ..)| (*at, WaitReason::Cap));
+        // What is waited for is deferred, or the scheduler has it: then something happens before.
+        let later = self.later.first().map(|(at, ..)| *at).filter(|_| self.arbiter.has_deferred());
         let soonest = match next {
             // What the policy waits for stays so where it is only looked at earlier.
-            Next::Wait(at, reason) => Some((later.map_or(at, |(later, _)| later.min(at)), reason)),
-            _ => later,
+            Next::Wait(at, reason) => Some((later.map_or(at, |later| later.min(at)), reason)),
+            // Nobody waits for a cap: others are served first.
+            _ => later.map(|at| (at, WaitReason::Share)),
         };
         // Who is stopped goes on when something is allotted to it.
         soonest.filter(|(at, _)| *at < Time::MAX)
@@ -83,6 +105,7 @@ impl Admission {
     fn unlink(&mut self, pending: &mut Pending, slot: SlotId) {
         let this = pending.slot(slot);
         let (prev, next, id) = (this.prev, this.next, ClassId(this.class));
+        self.of_targets[usize::from(this.target)] -= 1;
         let (first, last) = &mut self.lists[id.index()];
         match prev {
             NONE => *first = next,
@@ -451,11 +474,18 @@ impl Gate {
         }
     }
 
-    /// Nothing that the scheduler has may go in this window: admits others as if it had nothing. True if it is to be asked again; else it
-    /// is known when to look again, if nothing happens before.
+    /// Nothing that the scheduler has may go in this target's window: admits others as if it had nothing, as long as there is something for
+    /// it among them. True if it is to be asked again; else it is known when to look again, if nothing happens before.
     #[cold]
-    pub(super) fn admit_beside(&mut self, now: Time, again: &mut Option<(Time, WaitReason)>) -> bool {
-        let Some(admission) = self.admission.as_mut().filter(|admission| admission.arbiter.is_asked()) else {
+    pub(super) fn admit_beside(
+        &mut self,
+        now: Time,
+        target: Option<u16>,
+        again: &mut Option<(Time, WaitReason)>,
+    ) -> bool {
+        let is_asked =
+            |admission: &&mut Box<Admission>| admission.arbiter.is_asked() && admission.has_for(target);
+        let Some(admission) = self.admission.as_mut().filter(is_asked) else {
             return false;
         };
         let work = if self.service.len() > 0 { Work::Nothing } else { Work::OtherWindow };

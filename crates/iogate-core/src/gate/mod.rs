@@ -295,11 +295,13 @@ impl Gate {
                     return Decision::Dispatch(dispatch);
                 }
                 // Of those who wait to be admitted, somebody may have something for this window.
-                Pick::WaitUntil(_, WaitReason::Window)
-                    if self.admission.is_some() && self.admit_beside(now, &mut admits_at) => {}
+                Pick::Window(_, target)
+                    if self.admission.is_some() && self.admit_beside(now, target, &mut admits_at) => {}
+                Pick::Window(until, _) => {
+                    return self.wait_for_either(now, (until, WaitReason::Window), admits_at);
+                }
                 Pick::WaitUntil(until, reason) => {
-                    let soonest = admits_at.filter(|(at, _)| *at < until).unwrap_or((until, reason));
-                    return self.wait_until(now, Some(soonest));
+                    return self.wait_for_either(now, (until, reason), admits_at);
                 }
                 Pick::Idle => return self.wait_until(now, admits_at),
             }
@@ -467,6 +469,17 @@ impl Gate {
             self.account_until(self.now);
         }
         self.now
+    }
+
+    /// The scheduler waits, and the policy may have something earlier.
+    fn wait_for_either(
+        &mut self,
+        now: Time,
+        waits: (Time, WaitReason),
+        admits_at: Option<(Time, WaitReason)>,
+    ) -> Decision {
+        let soonest = admits_at.filter(|(at, _)| *at < waits.0).unwrap_or(waits);
+        self.wait_until(now, Some(soonest))
     }
 
     /// There is nothing to do until then, or until something happens.

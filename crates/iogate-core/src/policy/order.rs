@@ -163,6 +163,11 @@ impl Arbiter {
         true
     }
 
+    /// Whether somebody waits, whatever for.
+    pub(crate) fn has_deferred(&self) -> bool {
+        self.is_asked() || !self.capped.is_empty()
+    }
+
     /// Whether somebody waits who may have a lot.
     pub(crate) fn is_asked(&self) -> bool {
         self.inners[InnerId::NONE.index()].ready > 0

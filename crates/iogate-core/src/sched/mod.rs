@@ -59,6 +59,8 @@ pub(crate) enum Pick {
     Dispatch,
     /// Nothing before this time, unless something arrives or completes.
     WaitUntil(Time, WaitReason),
+    /// Nothing before this time, unless something arrives for this target (`None`: it is not known for which), whose window it is.
+    Window(Time, Option<u16>),
     /// Nothing is queued.
     Idle,
 }

@@ -176,6 +176,7 @@ impl Scheduler for Adapter {
                 until.since(Time::ZERO).as_secs_f64(),
                 now.since(Time::ZERO).as_secs_f64()
             )),
+            Ok(Choice::WaitUntil(until, WaitReason::Window)) => Ok(Pick::Window(until, None)),
             Ok(Choice::WaitUntil(until, reason)) => Ok(Pick::WaitUntil(until, reason)),
             Ok(Choice::Idle) => Ok(Pick::Idle),
             Err(error) => Err(error),

@@ -24,7 +24,6 @@ use super::heap::IndexedHeap;
 use super::{Pick, Scheduler, SchedulerConfig, param};
 use crate::queue::{Pending, SlotId};
 use crate::time::{Span, Time};
-use crate::wait::WaitReason;
 
 pub(super) struct Twins {
     window: Span,
@@ -124,7 +123,7 @@ impl Scheduler for Twins {
             if patience && !self.skip {
                 let next = start + Span::from_nanos((index + 1).saturating_mul(self.window.as_nanos()));
                 let until = ages.map_or(next, |(at, _)| next.min(at));
-                return Pick::WaitUntil(until, WaitReason::Window);
+                return Pick::Window(until, Some(target as u16));
             }
             target = other;
         }

@@ -264,7 +264,7 @@ impl Naive {
     }
 
     /// What becomes of a slot that whoever has the lot leaves free: it is kept, until then at most; is lent; or (`None`) the lot is over.
-    fn gap(&mut self, now: u64, class: usize) -> Option<Gap> {
+    fn gap(&mut self, now: u64, class: usize, work: Work) -> Option<Gap> {
         let one = self.classes[class].clone();
         let is_asked = self.is_asked(now);
         let is_near = one.serves > 0 || one.think < 8 * MS && one.idle_since + one.think + 8 * MS > now;
@@ -275,8 +275,10 @@ impl Naive {
         if one.budget == 0 {
             return None;
         }
+        // What is for another window keeps no slot from those who have something for this one.
+        let is_beside = work == Work::OtherWindow;
         if one.serves > 0 {
-            return Some(Gap::Kept(None));
+            return Some(if is_beside && is_asked { Gap::Lent } else { Gap::Kept(None) });
         }
         // It is back before going to somebody else and back were worth it.
         let worth = one.estimate.max(self.jump).min(8 * MS);
@@ -290,7 +292,7 @@ impl Naive {
             return None;
         }
         let is_lent = self.classes.iter().any(|one| one.serves > 0);
-        Some(if is_lent { Gap::Kept(None) } else { Gap::Lent })
+        Some(if is_lent && !is_beside { Gap::Kept(None) } else { Gap::Lent })
     }
 
     /// What is lent is owed up to four lots.
@@ -400,7 +402,7 @@ impl Naive {
     }
 
     /// Whose request to admit, or until when to wait.
-    fn next(&mut self, now: u64, to_do: bool) -> Result<usize, Option<u64>> {
+    fn next(&mut self, now: u64, work: Work) -> Result<usize, Option<u64>> {
         let all = 0..self.classes.len();
         let due = self.within(None).into_iter().filter_map(|one| self.due(now, one)).min();
         if due.is_some_and(|at| at <= now) {
@@ -408,12 +410,12 @@ impl Naive {
         }
         let capped = all.filter(|at| self.is_capped(now, *at)).map(|at| self.conforms_at(at)).min();
         let soonest = capped.into_iter().chain(due).min();
-        if to_do {
+        if work == Work::Here {
             return Err(soonest);
         }
         let is_between = |last: &usize| !self.is_ready(now, *last) && !self.is_held_back(now, *last);
         if let Some(last) = self.last.filter(is_between) {
-            match self.gap(now, last) {
+            match self.gap(now, last, work) {
                 Some(Gap::Kept(back)) => return Err(soonest.into_iter().chain(back).min()),
                 Some(Gap::Lent) => {
                     self.bound_claim(now, last);

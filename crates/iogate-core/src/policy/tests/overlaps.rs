@@ -1,6 +1,7 @@
 //! What overlaps: who waits for a request that waits for its cap.
 
 use super::*;
+use crate::wait::WaitReason;
 
 /// A gate in which application 1, that may have a block a second, has three writes of one block, numbers 0 to 2.
 fn capped_writer_of_one_block() -> Gate {
@@ -251,4 +252,29 @@ fn who_would_wait_for_its_cap_goes_when_the_gate_is_closed() {
         assert_eq!(went, [0, 1, 2, 4, 5, 6], "in a group: {is_group}");
         assert!(gate.is_empty() && gate.later() == 0);
     }
+}
+
+/// Who waits for a request that is in service already waits for no cap, and the gate for nothing but its end.
+#[test]
+fn what_is_in_service_is_no_wait_for_a_cap() {
+    let scheduler = SchedulerConfig::new(SchedulerKind::Fifo);
+    let config = GateConfig { scheduler, queue_max: 100, depth: 4, layout: Layout::SINGLE };
+    let mut gate = Gate::new(&config).unwrap();
+    let capped = |blocks: u64| Entitlement { max: rate(4096 * blocks), ..Entitlement::default() };
+    let policy = Policy { apps: [(AppId(1), capped(10)), (AppId(2), capped(1))].into(), ..Policy::default() };
+    gate.set_policy(Time::ZERO, Some(&policy)).unwrap();
+    gate.submit(Time::ZERO, &block(8, 1)).unwrap();
+    gate.submit(Time::ZERO, &block(9, 2)).unwrap();
+    assert_eq!(served(&mut gate, 0, 0).len(), 2, "both have spent their caps");
+    gate.submit(Time::ZERO, &of_the_block(0, 1, Op::Write)).unwrap();
+    gate.submit(Time::ZERO, &of_the_block(1, 2, Op::Write)).unwrap();
+    let Decision::WaitUntil(goes, WaitReason::Cap) = gate.next(Time::ZERO) else { panic!("it has a cap") };
+    let Decision::Dispatch(first) = gate.next(goes) else { panic!("it may go") };
+    assert_eq!(gate.next(goes), Decision::Idle, "the second one waits for the first, which is in service");
+    let done = Time::from_nanos(500 * MS);
+    gate.complete(done, first.id, Outcome::Done { bytes: 4096 });
+    let Decision::WaitUntil(later, WaitReason::Cap) = gate.next(done) else { panic!("it has a cap, too") };
+    assert!(matches!(gate.next(later), Decision::Dispatch(_)));
+    let waited = gate.stats().waits[WaitReason::Cap as usize];
+    assert_eq!((waited.count, waited.total), (2, goes.since(Time::ZERO) + later.since(done)));
 }

@@ -4,11 +4,13 @@ use super::super::nested::groups;
 use super::*;
 use crate::policy::arbiter::{Arbiter, ClassId, Next, Served};
 
-/// An arbiter and the naive one, and a device that has so many requests in service, of which each takes as long as it says.
+/// An arbiter and the naive one, and a device that has so many requests in service, of which each takes as long as it says. Where there
+/// are windows, every second one is for the same target, and so is every request one of two targets'.
 struct Pair {
     real: Arbiter,
     naive: Naive,
     depth: usize,
+    window: Option<u64>,
     now: u64,
     /// Admitted, by class; then in service, with their ends.
     queue: VecDeque<(usize, ClassId, u64)>,
@@ -21,18 +23,40 @@ impl Pair {
         Some(&self.real.classes[id.index()])
     }
 
+    /// Whether a request of so many bytes may be served now.
+    fn is_its_window(&self, bytes: u64) -> bool {
+        self.window.is_none_or(|length| self.now / length % 2 == bytes / 1024 % 2)
+    }
+
+    /// What there is to do of what was admitted.
+    fn work(&self) -> Work {
+        let is_here = self.queue.iter().any(|(.., bytes)| self.is_its_window(*bytes));
+        match (self.queue.is_empty(), self.serving.is_empty()) {
+            _ if is_here || self.serving.len() == self.depth => Work::Here,
+            (false, true) => Work::OtherWindow,
+            _ => Work::Nothing,
+        }
+    }
+
+    /// When to ask again: the next window may be for what has been admitted.
+    fn again(&self, at: Option<u64>) -> Option<u64> {
+        let length = self.window.filter(|_| !self.queue.is_empty());
+        at.into_iter().chain(length.map(|length| (self.now / length + 1) * length)).min()
+    }
+
     /// Admits and dispatches what may go now. Returns when to ask again.
     fn go(&mut self) -> Result<Option<u64>, TestCaseError> {
         let at = Time::from_nanos(self.now);
         loop {
             while self.serving.len() < self.depth
-                && let Some((class, id, took)) = self.queue.pop_front()
+                && let Some(place) = self.queue.iter().position(|(.., bytes)| self.is_its_window(*bytes))
+                && let Some((class, id, took)) = self.queue.remove(place)
             {
                 self.serving.push((self.now + took, class, id, took));
             }
-            let to_do = !self.queue.is_empty() || self.serving.len() == self.depth;
-            let real = self.real.next(at, if to_do { Work::Here } else { Work::Nothing });
-            let naive = self.naive.next(self.now, to_do);
+            let work = self.work();
+            let real = self.real.next(at, work);
+            let naive = self.naive.next(self.now, work);
             match (real, naive) {
                 (Next::Admit(id), Ok(class)) => {
                     let (app, expected) = (self.real.is_capped(id).0, self.naive.classes[class].app);
@@ -50,9 +74,9 @@ impl Pair {
                 }
                 (Next::Wait(until, _), Err(Some(expected))) => {
                     prop_assert_eq!(until.as_nanos(), expected, "it waits at {}", self.now);
-                    return Ok(Some(expected));
+                    return Ok(self.again(Some(expected)));
                 }
-                (Next::Idle, Err(None)) => return Ok(None),
+                (Next::Idle, Err(None)) => return Ok(self.again(None)),
                 (real, naive) => prop_assert!(false, "{real:?}, expected {naive:?} at {}", self.now),
             }
         }
@@ -117,6 +141,7 @@ proptest! {
         policy in groups(),
         jump in jumps(),
         depth in 1usize..4,
+        window in prop::option::of(MS..10 * MS),
         arrivals in prop::collection::vec((1u32..9, 1u64..128, 1usize..6, gaps(), prop::option::weighted(0.2, 0u32..3)), 1..80),
         changes in prop::option::of((0usize..80, jumps())),
     ) {
@@ -124,6 +149,7 @@ proptest! {
             real: Arbiter::new(&policy, Span::from_nanos(jump)),
             naive: Naive::new(&policy, jump),
             depth,
+            window,
             now: 0,
             queue: VecDeque::new(),
             serving: Vec::new(),
