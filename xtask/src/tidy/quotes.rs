@@ -21,7 +21,7 @@ pub(crate) fn check(tree: &Tree) -> (Vec<Finding>, BTreeMap<String, String>) {
                 match tree.get(&from).ok_or(format!("there is no {from}")).and_then(|text| cell(text, title))
                 {
                     Err(what) => {
-                        findings.push(Finding::new(page, line, format!("the quote \"{title}\": {what}")))
+                        findings.push(Finding::new(page, line, format!("the quote \"{title}\": {what}")));
                     }
                     Ok(cell) if says(cell, figure) => {}
                     Ok(cell) => {
@@ -89,7 +89,7 @@ fn tables<'a, 'b>(lines: &'b [&'a str]) -> Vec<&'b [&'a str]> {
     let is_heading = |line: &&str| line.starts_with('#');
     let (first, rest) = (&lines[0], &lines[1..]);
     let end = match is_heading(first) {
-        true => rest.iter().position(|line| is_heading(line)).unwrap_or(rest.len()),
+        true => rest.iter().position(is_heading).unwrap_or(rest.len()),
         false => rest.iter().position(|line| !line.is_empty() && !is_row(line)).unwrap_or(rest.len()),
     };
     rest[..end].split(|line| !is_row(line)).filter(|rows| !rows.is_empty()).collect()

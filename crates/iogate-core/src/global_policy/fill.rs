@@ -89,7 +89,7 @@ impl Level {
     /// What a class of this weight has above nothing.
     fn share(self, weight: u32) -> u64 {
         let share = match u64::try_from(self.per_weight) {
-            Ok(per_weight) => u128::from(per_weight) * u128::from(weight) >> BITS,
+            Ok(per_weight) => (u128::from(per_weight) * u128::from(weight)) >> BITS,
             Err(_) => self.per_weight.saturating_mul(weight.into()) >> BITS,
         };
         u64::try_from(share).unwrap_or(u64::MAX)
