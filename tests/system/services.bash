@@ -160,7 +160,7 @@ wrong() {
     step 'what is wrong is said, and right once it is mended'
     echo 'no = "such key"' >/etc/iogate/serve/wrong.toml
     ! systemctl start iogate-serve@wrong 2>/dev/null || fail 'a wrong file serves'
-    journalctl --no-pager --unit=iogate-serve@wrong | grep -q 'unknown field' || fail 'the journal does not say what is wrong'
+    journalctl --no-pager --unit=iogate-serve@wrong | grep 'unknown field' >/dev/null || fail 'the journal does not say what is wrong'
     sed s/example/wrong/ /etc/iogate/serve/example.toml >/etc/iogate/serve/wrong.toml
     eventually systemctl --quiet is-active iogate-serve@wrong || fail 'a file that was mended does not serve'
     said systemctl stop iogate-serve@wrong
@@ -197,7 +197,7 @@ booted() {
     for place in gate remote nfs; do
         diff <(head -n "$(wc -l <"/srv/writer-$place")" "/srv/data/all/writer-$place") "/srv/writer-$place" >/dev/null || fail "lines are lost of what was written to $place"
     done
-    journalctl --boot --no-pager --unit=iogate-coord | grep -q 'turns may be held that are not known' || fail 'the coordinator takes this boot for the one before'
+    journalctl --boot --no-pager --unit=iogate-coord | grep 'turns may be held that are not known' >/dev/null || fail 'the coordinator takes this boot for the one before'
     journalctl --boot=-1 --no-pager --unit='iogate-*' >/tmp/before
     for unit in "${services[@]}"; do
         grep -E "$unit.service: (Deactivated|Failed)" /tmp/before | tail -n 1 | grep -q 'Deactivated successfully' ||

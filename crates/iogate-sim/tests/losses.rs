@@ -1,5 +1,5 @@
-//! What the choice gains on mixes to improve on, and where what it does not gain is lost. `docs/explanation/choosing.md` has the figures, which
-//! the long tests print:
+//! What the choice gains on mixes to improve on, and where what it does not gain is lost. `docs/explanation/choosing.md` has the
+//! figures, which the long tests print:
 //!
 //! `LOSSES_MIXES=480 cargo test -p iogate-sim --test losses NAME -- --ignored --nocapture`
 

@@ -136,7 +136,7 @@ fn what_has_no_way_is_refused() {
 }
 
 #[test]
-fn what_is_ended_while_it_measures_or_simulates_leaves_nothing() {
+fn what_is_ended_while_it_measures_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let temporary = folder.path().join("tmp");
     std::fs::create_dir(&temporary).unwrap();

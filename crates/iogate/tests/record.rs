@@ -165,7 +165,10 @@ fn a_file_that_is_being_recorded_to_is_left_to_whoever_does() {
     for rotating in [&[][..], &["--rotate", "1KiB", "--keep", "100"]] {
         let recording = mount.record(rotating);
         mount.write(40);
-        wait_until("lines are written while it records", || rows(&mount.trace()).len() >= 3);
+        // More than the header: of a rotation the last file may have few rows.
+        wait_until("lines are written while it records", || {
+            std::fs::metadata(mount.trace()).is_ok_and(|found| found.len() > 60)
+        });
         let mut second = iogate();
         second.arg("record").arg(mount.point()).arg("--out").arg(mount.trace()).args(["--for", "10ms"]);
         let refused = second.output().unwrap();

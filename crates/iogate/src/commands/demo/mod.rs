@@ -18,13 +18,15 @@ use crate::cli::DemoArgs;
 use crate::commands::signals;
 use crate::devices;
 use crate::failure::Failure;
-use crate::output::{OutputFile, print};
+use crate::output::{OutputFile, check_inputs_stay, print};
 use testbed::Testbed;
 use workload::Workload;
 
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let scheduler = args.scheduler.pinned()?;
     devices::device(&args.device)?;
+    let profile = devices::file(&args.device).map(|file| ("the profile", file));
+    check_inputs_stay(&[("--html", Some(args.html.as_path()))], profile)?;
     // Begun now, so that a report that cannot be written is known before the work, not after it.
     let mut html = OutputFile::create(&args.html)?;
 

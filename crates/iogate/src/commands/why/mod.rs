@@ -15,6 +15,7 @@ use serde::Serialize;
 use crate::cli::WhyArgs;
 use crate::commands::asker::Place;
 use crate::commands::scenario as scenarios;
+use crate::devices;
 use crate::failure::Failure;
 use crate::output::{OutputFile, check_inputs_stay, print};
 
@@ -24,7 +25,8 @@ const PROGRAM: &str = concat!("iogate ", env!("CARGO_PKG_VERSION"));
 pub(crate) fn run(args: &WhyArgs) -> Result<(), Failure> {
     let place = asked(&args.scenario.scenario)?;
     refuse_others(args, place.is_some())?;
-    let profile = args.profile.iter().map(|profile| ("the profile", profile.as_path()));
+    let device = args.device.as_deref().and_then(devices::file);
+    let profile = args.profile.as_deref().or(device).map(|file| ("the profile", file));
     let inputs = [("the scenario", args.scenario.scenario.as_path())].into_iter().chain(profile);
     check_inputs_stay(&[("--html", args.html.as_deref())], inputs)?;
     let html = args.html.as_deref().map(OutputFile::create).transpose()?;
