@@ -103,7 +103,7 @@ proptest! {
     }
 }
 
-/// A gate that reports demands as it is told, and nothing is lost.
+/// A gate that reports demands as it is told, and nothing is lost. As a holder does, it leaves out who wants and has nothing.
 #[derive(Default)]
 struct Exact {
     number: u64,
@@ -125,7 +125,7 @@ impl Exact {
             applied: self.number - 1,
             part: self.part,
             leaves: false,
-            classes: demands.iter().map(of).collect(),
+            classes: demands.iter().map(of).filter(|one| one.demand > 0 || one.held > 0).collect(),
         };
         let grant = allotter.report(now, GateId(gate), &report).expect("it is a new report");
         assert_eq!(grant.number, self.number);

@@ -40,6 +40,8 @@ struct State {
     idle: usize,
     /// Threads that have been woken and have not run yet.
     woken: usize,
+    /// Whether a thread has been started that has not run yet.
+    is_starting: bool,
 }
 
 /// A job for which there is no thread at all, and why.
@@ -64,7 +66,7 @@ impl Workers {
     }
 
     fn over(jobs: FairQueue<Job>, name: &'static str, threads_max: usize, prepare: fn()) -> Arc<Workers> {
-        let state = Mutex::new(State { jobs, threads: 0, idle: 0, woken: 0 });
+        let state = Mutex::new(State { jobs, threads: 0, idle: 0, woken: 0, is_starting: false });
         Arc::new(Workers { name, prepare, threads_max, state, wake: Condvar::new() })
     }
 
@@ -131,12 +133,12 @@ impl Workers {
             // Who is woken would else wait for the lock at once.
             drop(state);
             self.wake.notify_one();
-        } else if state.threads < self.threads_max {
-            state.threads += 1;
+        } else if !state.is_starting && state.threads < self.threads_max {
+            (state.threads, state.is_starting) = (state.threads + 1, true);
             let this = Arc::clone(self);
             let started = std::thread::Builder::new().name(self.name.into()).spawn(move || this.work());
             if let Err(error) = started {
-                state.threads -= 1;
+                (state.threads, state.is_starting) = (state.threads - 1, false);
                 if state.threads == 0 {
                     return state.jobs.next().map(|job| (error, job));
                 }
@@ -147,6 +149,8 @@ impl Workers {
 
     fn work(self: &Arc<Self>) {
         (self.prepare)();
+        // Whoever takes a job has the next thread come.
+        lock(&self.state).is_starting = false;
         while let Some(started) = self.await_next() {
             self.carry_out(started);
         }

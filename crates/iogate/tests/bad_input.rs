@@ -112,7 +112,11 @@ const CASES: &[(i32, &str, &str)] = &[
     (2, "why dir --counterfactual x --profile broken.toml", "profile broken.toml: not TOML"),
     (2, "why dir --counterfactual x --device nonesuch", "unknown device 'nonesuch'"),
     (2, "why broken.toml --html broken.toml", "--html broken.toml would replace the scenario"),
-    (2, "why two-readers --counterfactual a --device profile:other.toml --html other.toml", "would replace the profile"),
+    (
+        2,
+        "why two-readers --counterfactual a --device profile:other.toml --html other.toml",
+        "would replace the profile",
+    ),
     (2, "demo --device profile:other.toml --html other.toml", "would replace the profile"),
     (2, "why dir --for 0", "--for: expected more than no time"),
     (2, "why dir --device hdd", "--counterfactual <APP>"),

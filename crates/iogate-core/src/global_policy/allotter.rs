@@ -406,7 +406,7 @@ impl Allotter {
         if !self.terms.has_pools() {
             return;
         }
-        let pause = Span::from_micros(self.numbers.len() as u64).max(PAUSE);
+        let pause = Span::from_micros(self.classes.len() as u64).max(PAUSE);
         if self.divided_at.is_some_and(|at| self.now.since(at) < pause) {
             return;
         }

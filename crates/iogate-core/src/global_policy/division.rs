@@ -29,8 +29,9 @@ pub(super) struct Division {
     vacant: Vec<PoolId>,
     /// By branch; `None`: all that there is.
     numbers: HashMap<Option<AppId>, PoolId>,
-    /// Those of branches, the deepest first.
+    /// Those of branches, the deepest first, if nobody has come or gone since it was sorted.
     order: Vec<PoolId>,
+    is_sorted: bool,
 }
 
 /// What those within one branch have together.
@@ -142,9 +143,7 @@ impl Division {
             id = self.pool(policy, Some(*branch), Some(id), at + 1);
         }
         let is_new = self.numbers.len() > known;
-        if is_new {
-            self.sort();
-        }
+        self.is_sorted &= !is_new;
         (id, is_new)
     }
 
@@ -177,7 +176,8 @@ impl Division {
 
     /// What is deepest wants first, and is given last.
     fn sort(&mut self) {
-        let Division { pools, numbers, order, .. } = self;
+        let Division { pools, numbers, order, is_sorted, .. } = self;
+        *is_sorted = true;
         order.clear();
         order.extend(numbers.iter().filter(|(branch, _)| branch.is_some()).map(|(_, id)| *id));
         order.sort_unstable_by_key(|id| (Reverse(pools[id.index()].depth), pools[id.index()].branch));
@@ -195,9 +195,7 @@ impl Division {
                 self.vacant.push(id);
             }
         }
-        if self.numbers.len() < known {
-            self.sort();
-        }
+        self.is_sorted &= self.numbers.len() == known;
     }
 
     /// Gates may hold another sum of a class within this than before.
@@ -232,6 +230,9 @@ impl Division {
 
     /// Divides what is `usable` of each cap among those that want something. O(n), and O(n log n) where something has changed.
     pub(super) fn finish(&mut self, usable: impl Fn(u64) -> u64) {
+        if !self.is_sorted {
+            self.sort();
+        }
         let most = |pool: &Pool| pool.cap.map_or(u64::MAX, &usable);
         for at in 0..self.order.len() {
             let pool = &mut self.pools[self.order[at].index()];

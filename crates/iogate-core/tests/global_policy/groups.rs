@@ -177,10 +177,13 @@ proptest! {
             (seed >> 33) % below
         };
         let mut draw = || -> Vec<Vec<u64>> {
-            let mut demand = || [0, 2_000, 60_000][random(3) as usize] + random(1_000);
+            let mut demand = || match random(4) {
+                0 => 0,
+                size => [0, 2_000, 60_000][size as usize - 1] + random(1_000),
+            };
             (0..gates).map(|_| (0..leaves.len()).map(|_| demand()).collect()).collect()
         };
-        let (before, after) = (draw(), draw());
+        let (before, between, after) = (draw(), draw(), draw());
         let mut cluster = Cluster {
             allotter: Allotter::new(terms, Time::ZERO),
             gates: (0..gates).map(|_| Exact::default()).collect(),
@@ -189,6 +192,10 @@ proptest! {
         };
         for _ in 0..25 {
             cluster.round(&before);
+        }
+        // Classes and groups go, and others come in their places.
+        for _ in 0..5 {
+            cluster.round(&between);
         }
         for _ in 0..4 {
             cluster.round(&after);
