@@ -474,8 +474,8 @@ impl Gate {
         }
     }
 
-    /// Nothing that the scheduler has may go in this target's window: admits others as if it had nothing, as long as there is something for
-    /// it among them. True if it is to be asked again; else it is known when to look again, if nothing happens before.
+    /// Nothing that the scheduler has may go in this target's window: admits others as if it had nothing, as long as something is deferred
+    /// for it, be it for a cap. True if it is to be asked again; else it is known when to look again, if nothing happens before.
     #[cold]
     pub(super) fn admit_beside(
         &mut self,
