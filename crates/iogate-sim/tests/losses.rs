@@ -1,10 +1,13 @@
-//! Where what the choice does not gain is lost. `docs/auto.md` has the figures, which the long test prints:
+//! What the choice gains on mixes to improve on, and where what it does not gain is lost. `docs/explanation/choosing.md` has the figures, which
+//! the long tests print:
 //!
-//! `LOSSES_MIXES=480 cargo test -p iogate-sim --test losses -- --ignored --nocapture`
+//! `LOSSES_MIXES=480 cargo test -p iogate-sim --test losses NAME -- --ignored --nocapture`
 
-use iogate_sim::choice::evaluate::in_parallel;
+use iogate_core::{SchedulerConfig, SchedulerKind};
+use iogate_sim::choice::evaluate::{Known, Slowdowns, auto, in_parallel};
 use iogate_sim::choice::losses::{Losses, Verdict};
-use iogate_sim::choice::mix::Set;
+use iogate_sim::choice::mix::{Mix, Set};
+use iogate_sim::choice::run::run;
 
 #[test]
 fn who_knows_more_harms_nobody() {
@@ -20,13 +23,47 @@ fn who_knows_more_harms_nobody() {
     assert_eq!(of.verdict, Verdict::Little);
 }
 
+fn said(name: &str, or: u64) -> u64 {
+    std::env::var(name).map_or(or, |text| text.parse().unwrap())
+}
+
+fn number(at: usize) -> u64 {
+    said("LOSSES_FIRST", 2_000) + at as u64 * said("LOSSES_STEP", 1)
+}
+
+#[test]
+#[ignore = "some five minutes for 480 mixes: prints figures"]
+fn what_is_gained() {
+    let ways = [("with a profile", Known::Profile), ("without", Known::Nothing)];
+    let one = |at: usize| {
+        let mix = Mix::random(Set::Tuning, number(at));
+        let fifo = SchedulerConfig::new(SchedulerKind::Fifo);
+        let base = run(&mix, &fifo, None, u64::MAX);
+        let of = ways.map(|(_, known)| {
+            let ran = run(&mix, &fifo, Some(&mut auto(&mix, known)), u64::MAX);
+            (Slowdowns::of(&ran, &base), ran.switches.len())
+        });
+        let seconds = *base.ends.iter().max().unwrap() as f64 / 1e9;
+        let said = |(of, changes): &(Slowdowns, usize)| {
+            format!("{:.4}:{}:{:.3}:{changes}", -of.mean(), of.harmed(), of.worst())
+        };
+        println!("T;{};{};{seconds:.2};p={}|n={}", number(at), mix.storage.kind(), said(&of[0]), said(&of[1]));
+        of
+    };
+    let all = in_parallel(said("LOSSES_MIXES", 480) as usize, 2, one, |_| ());
+    for (way, (name, _)) in ways.iter().enumerate() {
+        let gain = -all.iter().map(|of| of[way].0.mean()).sum::<f64>() / all.len() as f64;
+        let harmed = all.iter().filter(|of| of[way].0.harmed() > 0).count();
+        let changes: usize = all.iter().map(|of| of[way].1).sum();
+        println!("{name}: gain {gain:.4}, {harmed} harmed, {changes} changes");
+    }
+}
+
 #[test]
 #[ignore = "some ten minutes for 480 mixes: prints figures"]
 fn where_it_is_lost() {
-    let said = |name: &str, or: u64| std::env::var(name).map_or(or, |text| text.parse().unwrap());
-    let (first, step) = (said("LOSSES_FIRST", 2_000), said("LOSSES_STEP", 1));
     let one = |at: usize| {
-        let number = first + at as u64 * step;
+        let number = number(at);
         let of = Losses::new(Set::Tuning, number);
         let ways: Vec<String> =
             of.ways.iter().map(|(_, of)| format!("{:.4},{}", -of.mean(), of.harmed())).collect();

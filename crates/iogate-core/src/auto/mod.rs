@@ -35,6 +35,7 @@ mod correction;
 pub mod driver;
 pub mod features;
 mod judging;
+mod ledger;
 pub mod live;
 mod load;
 pub mod meter;

@@ -8,6 +8,9 @@
 //! What measurements say of a change is kept, for each kind of load, and corrects what is simulated of it from then on (`correction`). A
 //! gain that could as well be an error is measured in turns with what is in use before anything is changed (`turns`).
 //!
+//! Nobody may get less than with `fifo` for long. What is expected to take too long for somebody is chosen only while nobody is behind, and
+//! left as soon as somebody is (`guarding`).
+//!
 //! Before all that, after the first completions, a prior may say what to begin with (`prior`). Dispatches that have never been measured are
 //! tried for a moment (`probing`).
 //!
@@ -17,6 +20,7 @@
 
 mod beginning;
 mod expecting;
+mod guarding;
 mod probing;
 mod proposal;
 mod turning;
@@ -29,7 +33,8 @@ use alloc::vec::Vec;
 use super::candidates::{Candidates, one_at_a_time};
 use super::correction::{Corrections, Measured};
 use super::judging::{Judging, PART_MIN, Rate, Seen, Stage, Trial};
-use super::objective::{HARM_MAX, Ln, Score, exp_thousandths, ln_ratio};
+use super::ledger::Ledger;
+use super::objective::{Ln, Score, exp_thousandths, ln_ratio};
 use super::pricing::Pricing;
 use super::prior::{Prior, Traits};
 use super::ring::Ring;
@@ -97,6 +102,10 @@ pub struct Chooser {
     wait: Span,
     /// By how much changes that were taken back have shown less than they promised; it fades.
     miss: Ln,
+    /// How far behind `fifo` applications are.
+    ledger: Ledger,
+    /// How much too long predictions of `fifo` were while it was in use, of this load.
+    bias_of_fifo: Option<Ln>,
     /// What a gain had to exceed in the last window.
     threshold: Ln,
     corrections: Corrections,
@@ -161,6 +170,8 @@ impl Chooser {
             proposal: None,
             wait: Span::ZERO,
             miss: 0,
+            ledger: Ledger::new(now),
+            bias_of_fifo: None,
             threshold: 0,
             corrections: Corrections::default(),
             turns: None,
@@ -248,7 +259,7 @@ impl Chooser {
             self.errors.clear();
             self.trial = None;
             self.probing.forget();
-            (self.age, self.miss) = (0, 0);
+            (self.age, self.miss, self.bias_of_fifo) = (0, 0, None);
             // What changes soon after a change of its own may be its own effect.
             self.gains -= u32::from(self.gains > 0 && self.dwelt >= WINDOWS as u64);
         }
@@ -381,6 +392,11 @@ impl Chooser {
             })
             .collect();
         self.miss -= self.miss / FADE;
+        if self.is_to_be_left(judging, now) {
+            self.trial = None;
+            self.set_proposal(self.best_for_all(judging), Reason::Harm, 0);
+            return;
+        }
         if let Some(trial) = self.trial.take() {
             if let Some(shown) = judging.shown(&trial) {
                 if trial.windows < TRIAL_WINDOWS && shown < trial.promised / 2 && shown > -GAIN_MIN {
@@ -454,17 +470,13 @@ impl Chooser {
         let queued = judging.window.len() as u64;
         let cost = ((1_000_000 + queued * 200).saturating_mul(1_000_000) / dwell) as Ln;
         self.threshold = GAIN_MIN.max(2 * error).max(2 * self.miss).max(cost);
-        let mut in_use = self.score(self.used);
         // One window can be a lucky one; where there is only one yet, it must do.
         let seen = |index| self.history.iter().filter(|seen| seen.against(index, 0).next().is_some()).count();
         let sure = self.history.len().min(WINDOWS_SURE);
         let mut best: Option<(usize, Ln)> = None;
         let mut sure_best = best;
         for &(index, _) in &judging.done {
-            // Who is slower than simulated may harm more than is simulated.
-            let score = self.score(index);
-            let worst = score.worst - self.correction(index).min(0);
-            if index == self.used || !(Score { worst, ..score }).is_harmless() {
+            if index == self.used || !self.may_be_in_force(index, window) {
                 continue;
             }
             let gain = self.gain(index);
@@ -478,24 +490,19 @@ impl Chooser {
                 sure_best = Some((index, gain));
             }
         }
-        in_use.worst -= error.min(HARM_MAX) + self.correction(self.used).min(0);
         self.favourite = best.map(|(index, _)| index);
         let Some((index, gain)) = sure_best else { return };
         // While the load stays the same, each further change must be waited for twice as long.
         let waited = self.dwelt >= (1 << self.gains.min(40)) / 4;
-        let reason = match in_use.is_harmless() {
-            // Who serves one client after the other harms the others in any one window.
-            false if seen(self.used) >= WINDOWS_SURE => Reason::Harm,
-            _ if gain > self.threshold && waited => Reason::Gain,
-            _ if gain > GAIN_MIN.max(cost) && waited => {
-                return self.begin_turns(index, gain, &judging.window, now);
-            }
-            _ => return,
-        };
-        self.set_proposal(index, reason, gain);
-        let promised = if reason == Reason::Gain { gain } else { Ln::MIN / 2 };
+        if !waited || gain <= GAIN_MIN.max(cost) {
+            return;
+        }
+        if gain <= self.threshold {
+            return self.begin_turns(index, gain, &judging.window, now);
+        }
+        self.set_proposal(index, Reason::Gain, gain);
         let (simulated, rate) = (self.simulated_gain(index), Rate::of(&judging.window));
-        self.trial = Some(Trial { from: self.used, promised, bias, simulated, rate, windows: 1 });
+        self.trial = Some(Trial { from: self.used, promised: gain, bias, simulated, rate, windows: 1 });
     }
 
     /// Compares what was predicted for what is in use with what was measured; the mean of that, if it can be compared.
@@ -574,7 +581,12 @@ impl Chooser {
         let judging = self.judging.as_ref().map_or(0, |judging| judging.allocated_bytes());
         let history: usize = self.history.iter().map(Seen::allocated_bytes).sum();
         let turns = self.turns.as_ref().map_or(0, |turns| turns.allocated_bytes());
-        self.reader.allocated_bytes() + judging + history + turns + self.corrections.allocated_bytes()
+        self.reader.allocated_bytes()
+            + judging
+            + history
+            + turns
+            + self.corrections.allocated_bytes()
+            + self.ledger.allocated_bytes()
     }
 }
 
