@@ -7,8 +7,8 @@ use iogate_core::Time;
 
 /// Events by time; those of one time in the order in which they were added. What is to happen at [`Time::MAX`] never happens.
 ///
-/// A calendar queue: a ring of short stretches of time, a list each, so that adding is linking. Only the events of the present
-/// stretch are in order: those that were there when it came are sorted at once, those that have come since are in a small heap;
+/// A calendar queue: a ring of short stretches of time, a list each, so that adding is writing behind the last. Only the events of the
+/// present stretch are in order: those that were there when it came are sorted at once, those that have come since are in a small heap;
 /// those beyond the ring wait in a heap as well. What is to happen at once enters none of them.
 ///
 /// Lists need no numbers to keep the order of insertion: what is beyond the ring comes into it before anything can be added there.
@@ -23,10 +23,14 @@ pub(super) struct EventQueue<E> {
     near: Vec<(Time, E)>,
     /// Those of it that were added later.
     late: Heap<E>,
-    /// For each stretch the first of a list of slots, of which the last added is the first.
+    /// For each stretch the place of the event that was added last.
     ring: Box<[u32]>,
-    slots: Vec<Slot<E>>,
-    free: u32,
+    /// What is in the ring, in chunks of places that follow each other: to read a list does not mean to wait for one event after the other.
+    places: Vec<(Time, E)>,
+    /// For each chunk the last place of the one before it in its list.
+    before: Vec<u32>,
+    /// Chunks are used again last in, first out: what is touched is what is cached.
+    free: Vec<u32>,
     /// A bit for each list of the ring that is not empty.
     filled: [u64; RING / 64],
     far: Heap<E>,
@@ -36,16 +40,8 @@ pub(super) struct EventQueue<E> {
 const STRETCH_NS_LOG2: u32 = 13;
 const RING: usize = 4096;
 
-/// An event in the ring. Slots are used again last in, first out: what is touched is what is cached. None lies across two cache lines.
-#[derive(Clone, Copy, Debug)]
-#[repr(align(32))]
-pub(super) struct Slot<E> {
-    at: Time,
-    event: E,
-    /// The next of its list, or of the free slots.
-    next: u32,
-}
-
+/// Places of a chunk.
+const CHUNK: u32 = 4;
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
@@ -76,8 +72,9 @@ impl<E: Copy> EventQueue<E> {
             near: Vec::new(),
             late: Heap(Vec::new()),
             ring: vec![NONE; RING].into(),
-            slots: Vec::new(),
-            free: NONE,
+            places: Vec::new(),
+            before: Vec::new(),
+            free: Vec::new(),
             filled: [0; RING / 64],
             far: Heap(Vec::new()),
         }
@@ -137,21 +134,30 @@ impl<E: Copy> EventQueue<E> {
         let stretch = stretch_of(at);
         if stretch > self.present && stretch - self.present < RING as u64 {
             let index = stretch as usize % RING;
-            let next = std::mem::replace(&mut self.ring[index], self.free);
-            let slot = Slot { at, event, next };
-            match self.slots.get_mut(self.free as usize) {
-                Some(free) => self.free = std::mem::replace(free, slot).next,
-                None => {
-                    self.ring[index] = self.slots.len() as u32;
-                    self.slots.push(slot);
-                }
+            let last = self.ring[index];
+            let mut place = last.wrapping_add(1);
+            if place.is_multiple_of(CHUNK) {
+                place = self.new_chunk(last, (at, event));
             }
+            self.places[place as usize] = (at, event);
+            self.ring[index] = place;
             self.filled[index / 64] |= 1 << (index % 64);
             return;
         }
         self.added += 1;
         let entry = Entry { at, number: self.added, event };
         if stretch <= self.present { self.late.push(entry) } else { self.far.push(entry) }
+    }
+
+    /// The first place of a chunk that goes on behind `last`. A new one has copies of `event`, until others take their places.
+    fn new_chunk(&mut self, last: u32, event: (Time, E)) -> u32 {
+        let chunk = self.free.pop().unwrap_or_else(|| {
+            self.places.resize(self.places.len() + CHUNK as usize, event);
+            self.before.push(NONE);
+            self.before.len() as u32 - 1
+        });
+        self.before[chunk as usize] = last;
+        chunk * CHUNK
     }
 
     /// Goes on to the next stretch in which something happens.
@@ -166,13 +172,15 @@ impl<E: Copy> EventQueue<E> {
         };
         let index = self.present as usize % RING;
         self.filled[index / 64] &= !(1 << (index % 64));
-        let mut at = std::mem::replace(&mut self.ring[index], NONE);
-        while let Some(slot) = self.slots.get_mut(at as usize) {
-            self.near.push((slot.at, slot.event));
-            let next = std::mem::replace(&mut slot.next, self.free);
-            self.free = std::mem::replace(&mut at, next);
+        let mut last = std::mem::replace(&mut self.ring[index], NONE);
+        while last != NONE {
+            let chunk = last / CHUNK;
+            let places = (chunk * CHUNK) as usize..=last as usize;
+            self.near.extend(self.places[places].iter().rev());
+            self.free.push(chunk);
+            last = self.before[chunk as usize];
         }
-        // The list has the last added first, and so it stays among those of one time. Most often there is one.
+        // The last added is the first, and so it stays among those of one time. Most often there is one.
         if self.near.len() > 1 {
             self.near.sort_by_key(|(at, _)| Reverse(*at));
         }
