@@ -114,7 +114,7 @@ const CASES: &[(i32, &str, &str)] = &[
     (2, "why broken.toml --html broken.toml", "--html broken.toml would replace the scenario"),
     (
         2,
-        "why two-readers --counterfactual a --device profile:other.toml --html other.toml",
+        "why dir --counterfactual x --device profile:other.toml --html other.toml",
         "would replace the profile",
     ),
     (2, "demo --device profile:other.toml --html other.toml", "would replace the profile"),

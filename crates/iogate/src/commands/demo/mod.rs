@@ -24,9 +24,9 @@ use workload::Workload;
 
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let scheduler = args.scheduler.pinned()?;
-    devices::device(&args.device)?;
     let profile = devices::file(&args.device).map(|file| ("the profile", file));
     check_inputs_stay(&[("--html", Some(args.html.as_path()))], profile)?;
+    devices::device(&args.device)?;
     // Begun now, so that a report that cannot be written is known before the work, not after it.
     let mut html = OutputFile::create(&args.html)?;
 
