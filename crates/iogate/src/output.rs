@@ -43,6 +43,11 @@ pub(crate) fn open_alone(path: &Path, taken: impl FnOnce() -> Failure) -> Result
     }
 }
 
+/// A file that another process has for itself.
+pub(crate) fn being_written(path: &Path) -> Failure {
+    Failure::failed(anyhow!("{} is being written by another process", path.display()))
+}
+
 /// Says something beside the results, on standard error. That may be gone, or on a disk that is full: what is done does not depend on who
 /// hears of it.
 pub(crate) fn say(line: impl Display) {

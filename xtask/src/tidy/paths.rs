@@ -78,17 +78,24 @@ pub(super) fn joined(folder: &str, path: &str) -> String {
     parts.join("/")
 }
 
+/// The cells of a table's row.
+pub(super) fn cells(row: &str) -> impl Iterator<Item = &str> {
+    let row = row.trim();
+    let row = row.strip_prefix('|').unwrap_or(row);
+    row.trim_end_matches('|').split('|').map(str::trim)
+}
+
 /// Checks each table that has the columns `file` and `function`.
 fn functions(tree: &Tree, text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut columns: Option<(usize, usize)> = None;
     let mut rows = 0;
     for (line, text) in prose(text) {
-        let Some(row) = text.trim().strip_prefix('|') else {
+        if !text.trim().starts_with('|') {
             columns = None;
             continue;
-        };
-        let cells: Vec<&str> = row.trim_end_matches('|').split('|').map(str::trim).collect();
+        }
+        let cells: Vec<&str> = cells(text).collect();
         let Some((file, function)) = columns else {
             let column = |name| cells.iter().position(|cell| cell.eq_ignore_ascii_case(name));
             columns = column("file").zip(column("function"));

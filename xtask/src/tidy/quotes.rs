@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::paths::{joined, prose};
+use super::paths::{cells, joined, prose};
 use super::{Finding, Tree};
 
 /// Checks each quote, a link whose title names a cell: `[35 %](docs/reproduction/checkpoint.md "Ten generated jobs | lock | lower than with none by")`.
@@ -72,7 +72,9 @@ fn cell<'a>(text: &'a str, title: &str) -> Result<&'a str, String> {
     let captions = (0..lines.len()).filter(|at| lines[*at].trim_start_matches('#').trim() == caption);
     let mut what = format!("no line of it is `{caption}`");
     for table in captions.flat_map(|at| tables(&lines[at..])) {
-        let rows: Vec<Vec<&str>> = table.iter().map(|line| cells(line)).collect();
+        // What is bold says the same.
+        let row_of = |line: &&'a str| cells(line).map(|cell| cell.trim_matches('*')).collect();
+        let rows: Vec<Vec<&str>> = table.iter().map(row_of).collect();
         let found = rows[0].iter().position(|cell| *cell == column);
         match (found, rows.iter().find(|cells| cells[0] == row)) {
             (Some(column), Some(cells)) if column < cells.len() => return Ok(cells[column]),
@@ -93,10 +95,6 @@ fn tables<'a, 'b>(lines: &'b [&'a str]) -> Vec<&'b [&'a str]> {
         false => rest.iter().position(|line| !line.is_empty() && !is_row(line)).unwrap_or(rest.len()),
     };
     rest[..end].split(|line| !is_row(line)).filter(|rows| !rows.is_empty()).collect()
-}
-
-fn cells(line: &str) -> Vec<&str> {
-    line.trim().trim_matches('|').split('|').map(|cell| cell.trim().trim_matches('*')).collect()
 }
 
 /// Whether a cell begins with a figure, as a whole.

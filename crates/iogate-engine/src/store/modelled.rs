@@ -26,8 +26,7 @@ use iogate_core::device::{Device, Ended, Placement, Station, Transfer};
 use iogate_core::{Span, Time};
 
 use super::{AppendFile, FileHandle, Io, IoDone, OpenMode, Store};
-use crate::clock::Clock;
-use crate::clock::precise_sleep;
+use crate::clock::{Clock, precise_sleep};
 
 /// What a modelled device has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -100,24 +100,22 @@ pub(super) fn starves(done: &[u64], with_fifo: &[u64]) -> bool {
 
 /// A choice for `mix` that begins with `fifo`.
 pub fn auto(mix: &Mix, known: Known) -> Auto {
-    let (kind, rotational) = (mix.storage.kind(), mix.storage.is_rotational());
-    let profile = match known {
-        Known::Profile | Known::Model => mix.storage.profile(),
-        Known::Nothing => Profile::assumed(kind, rotational),
-    };
-    let chooser = chooser(mix, profile);
     let pace = Pace::new(REQUESTS_PER_S, Time::ZERO);
     match known {
         // Also a profile goes on learning, as it does beside a gate in real time.
         Known::Profile => {
-            let refit = Refit::from_kept(mix.storage.profile());
-            Auto::new(chooser.beginning_with(Prior::committed()), pace).learning(Meter::new(refit))
+            let profile = mix.storage.profile();
+            let refit = Refit::from_kept(profile.clone());
+            Auto::new(chooser(mix, profile).beginning_with(Prior::committed()), pace)
+                .learning(Meter::new(refit))
         }
         Known::Model => {
             let chooser = Chooser::new(&mix.config(&fifo()), mix.storage.pricing(), Time::ZERO);
             Auto::new(chooser.beginning_with(Prior::committed()), pace)
         }
         Known::Nothing => {
+            let (kind, rotational) = (mix.storage.kind(), mix.storage.is_rotational());
+            let chooser = chooser(mix, Profile::assumed(kind, rotational));
             Auto::new(chooser, pace).learning(Meter::new(Refit::from_nothing(kind, rotational)))
         }
     }

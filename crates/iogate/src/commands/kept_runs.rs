@@ -20,7 +20,7 @@ use super::progress::{Progress, threads};
 use super::sim::PROGRAM;
 use crate::attempt::Attempt;
 use crate::failure::Failure;
-use crate::output::open_alone;
+use crate::output::{being_written, open_alone};
 
 /// What is run, and for which results.
 pub(crate) struct Work<'a> {
@@ -142,8 +142,7 @@ struct RunsFile {
 
 impl RunsFile {
     fn open(path: PathBuf) -> Result<RunsFile, Failure> {
-        let taken = || Failure::failed(anyhow!("{} is being written by another process", path.display()));
-        let file = open_alone(&path, taken)?;
+        let file = open_alone(&path, || being_written(&path))?;
         Ok(RunsFile { path, file })
     }
 

@@ -16,7 +16,7 @@ use crate::cli::RecordArgs;
 use crate::commands::asker::{Asker, Place, Reached, unanswered};
 use crate::commands::signals;
 use crate::failure::Failure;
-use crate::output::{check_is_file, say};
+use crate::output::{being_written, check_is_file, say};
 
 /// How long nothing may have come before the gate is asked again.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -244,8 +244,7 @@ fn begun(path: &Path) -> Result<File, Failure> {
     }
     // Where there are no locks, nothing is known of others.
     if let Err(TryLockError::WouldBlock) = file.try_lock() {
-        let error = anyhow!("{} is being written by another process", path.display());
-        return Err(Failure::failed(error).hint("name another file, or wait until that one has ended"));
+        return Err(being_written(path).hint("name another file, or wait until that one has ended"));
     }
     file.set_len(0).map_err(cannot)?;
     Ok(file)

@@ -53,7 +53,7 @@ pub const WINDOWS: usize = 8;
 /// Windows after which one lucky, or unlucky, one does not decide any more.
 const WINDOWS_SURE: usize = 3;
 /// The least gain for which anything is changed.
-const GAIN_MIN: Ln = 50_000;
+pub const GAIN_MIN: Ln = 50_000;
 /// What is as good as equal.
 const TIE: Ln = 20_000;
 /// Requests of a window that are looked at, at least and at most: more of them would cost windows.
