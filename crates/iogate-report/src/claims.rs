@@ -46,6 +46,12 @@ impl Interval {
         Interval { low: value, mean: value, high: value }
     }
 
+    /// The same, as far as it is possible: an interval of a share reaches from 0 to 100 % at most.
+    #[must_use]
+    pub fn within(self, least: f64, most: f64) -> Interval {
+        self.map(|value| value.clamp(least, most))
+    }
+
     /// Another measure of the same, which must grow, or fall, with this one.
     #[must_use]
     pub fn map(self, of: impl Fn(f64) -> f64) -> Interval {

@@ -18,7 +18,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use super::disk::Position;
+use super::disk::Aim;
 use super::{Device, Disk, Queueing, Transfer, for_each_piece, serve_alone};
 use crate::request::Op;
 use crate::time::{Span, Time};
@@ -30,6 +30,8 @@ pub struct CommandQueue {
     age_limit: Span,
     /// What it holds, in the order of arrival.
     commands: Vec<Command>,
+    /// How many of them wait for room in the write cache.
+    stalled: usize,
     /// What the arm is at, and until when: a command, or the write cache.
     at_work: Option<(Time, Option<u64>)>,
     /// Answered without the arm: when, in that order.
@@ -49,7 +51,7 @@ struct Command {
     arrived: Time,
     /// When its overhead is paid.
     ready: Time,
-    start: Position,
+    start: Aim,
 }
 
 /// What the arm does next.
@@ -68,6 +70,7 @@ impl CommandQueue {
             depth,
             age_limit,
             commands: Vec::with_capacity(depth),
+            stalled: 0,
             at_work: None,
             answers: VecDeque::with_capacity(depth),
             interface_free: Time::ZERO,
@@ -96,41 +99,47 @@ impl CommandQueue {
             }
             _ => false,
         };
-        let head = self.disk.head_at(now.as_nanos());
+        let now_ns = now.as_nanos();
+        let (disk, head) = (&self.disk, self.disk.aim(self.disk.head_at(now_ns)));
+        let angle_ns = disk.angle_ns(now_ns);
         // Of equals the first, so that the order of arrival decides.
         let mut best: Option<(u64, Choice)> = None;
-        // From which distance on the arm alone takes longer than the best takes: most need not be looked at more closely.
+        // From which distance on the arm alone takes longer than the best takes.
         let mut too_far = [u64::MAX; 2];
-        let mut consider = |choice, ready: Time, start, op: Op, streams: bool| {
+        let mut consider = |choice, ready: Time, start: Aim, op: Op, streams: bool| {
+            let is_late = |ns: u64| best.is_some_and(|(best_ns, _)| ns >= best_ns);
             let ready_ns = ready.max(now).as_nanos();
-            let best_ns = best.map_or(u64::MAX, |(best_ns, _)| best_ns);
             let at_ns = if streams {
                 ready_ns
             } else {
-                let cylinders = self.disk.cylinders(head, start);
+                // Most need not be looked at closely: the platter alone brings them too late, or the arm does.
+                let from_ns = if ready <= now { angle_ns } else { disk.angle_ns(ready_ns) };
+                let cylinders = head.cylinder.abs_diff(start.cylinder);
                 let too_far = &mut too_far[op as usize];
-                if cylinders >= *too_far {
+                if cylinders >= *too_far || is_late(ready_ns.saturating_add(disk.turn_ns(from_ns, start))) {
                     return;
                 }
-                if cylinders > 0 && now.as_nanos().saturating_add(self.disk.arm_ns(cylinders, op)) >= best_ns
-                {
+                let arm_ns = disk.arm_ns(head, start, op);
+                if cylinders > 0 && is_late(now_ns.saturating_add(arm_ns)) {
                     *too_far = cylinders;
                     return;
                 }
-                self.disk.reach_from(head, ready_ns, start, op)
+                disk.turned_at(ready_ns.saturating_add(arm_ns), start)
             };
-            if best.is_none() || at_ns < best_ns {
+            if !is_late(at_ns) {
                 best = Some((at_ns, choice));
             }
         };
+        let ahead = disk.reading_ahead();
         for (index, command) in self.candidates().iter().enumerate() {
             if !makes_room && !self.is_stalled(command) {
-                let streams = command.op == Op::Read && self.disk.streams_into(command.address);
+                let goes_on = ahead.is_some_and(|segment| segment.reaches(command.address));
+                let streams = command.op == Op::Read && goes_on;
                 consider(Choice::Command(index), command.ready, command.start, command.op, streams);
             }
         }
-        for (index, &(address, _)) in self.disk.write_cache().ranges().iter().enumerate() {
-            consider(Choice::Range(index), now, self.disk.position(address), Op::Write, false);
+        for (index, &(address, _)) in disk.write_cache().ranges().iter().enumerate() {
+            consider(Choice::Range(index), now, disk.aim(disk.position(address)), Op::Write, false);
         }
         best.map(|(_, choice)| choice)
     }
@@ -174,12 +183,15 @@ impl CommandQueue {
 
     /// Takes writes into the cache that it has room for, in the order of arrival.
     fn take_in(&mut self, now: Time) {
-        while let Some(index) = self.candidates().iter().position(|command| self.is_stalled(command)) {
+        while self.stalled > 0
+            && let Some(index) = self.candidates().iter().position(|command| self.is_stalled(command))
+        {
             let Command { tag, address, end, wrapped, ready, .. } = self.commands[index];
             if !self.disk.write_cache().has_room(end - address + wrapped) {
                 return;
             }
             self.commands.remove(index);
+            self.stalled -= 1;
             let from = ready.max(now);
             self.disk.hold(from.as_nanos(), address, end);
             if wrapped > 0 {
@@ -206,17 +218,10 @@ impl Queueing for CommandQueue {
             self.answer(ready, tag, end - address);
             return;
         }
-        let start = self.disk.position(address);
-        self.commands.push(Command {
-            tag,
-            op: transfer.op,
-            address,
-            end,
-            wrapped,
-            arrived: now,
-            ready,
-            start,
-        });
+        let (op, start) = (transfer.op, self.disk.aim(self.disk.position(address)));
+        let command = Command { tag, op, address, end, wrapped, arrived: now, ready, start };
+        self.stalled += usize::from(self.is_stalled(&command));
+        self.commands.push(command);
         self.take_in(now);
         self.go_on(now);
     }

@@ -105,6 +105,14 @@ pub(super) struct Position {
     zone: usize,
 }
 
+/// What arm and platter need to know of a position: worked out once for one that is compared with others again and again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Aim {
+    pub(super) cylinder: u64,
+    track: u64,
+    angle_ns: u64,
+}
+
 #[derive(Clone, Debug)]
 struct Zone {
     start: u64,
@@ -116,7 +124,7 @@ struct Zone {
 
 /// A range of the read cache. The end is not before the start.
 #[derive(Clone, Copy, Debug, Default)]
-struct Segment {
+pub(super) struct Segment {
     start: u64,
     end: u64,
     used: u64,
@@ -124,7 +132,7 @@ struct Segment {
 
 impl Segment {
     /// Whether a read at `address` begins in it or goes on after it.
-    fn reaches(&self, address: u64) -> bool {
+    pub(super) fn reaches(&self, address: u64) -> bool {
         // One comparison that is mostly false is foreseen by the processor, where one for each end is not.
         address.wrapping_sub(self.start) <= self.end - self.start
     }
@@ -245,45 +253,50 @@ impl Disk {
         }
     }
 
-    /// How long from `ns` until the platter brings `target` under the head.
-    fn rotation_ns(&self, ns: u64, target: Position) -> u64 {
-        let (_, angle) = self.revolution_ns.div_rem(ns.saturating_add(self.phase_ns));
-        let (_, wanted) = self.revolution_ns.div_rem(target.stream_ns);
-        if wanted >= angle { wanted - angle } else { wanted + self.revolution_ns.get() - angle }
+    pub(super) fn aim(&self, at: Position) -> Aim {
+        Aim {
+            cylinder: self.heads.div_rem(at.track).0,
+            track: at.track,
+            angle_ns: self.revolution_ns.div_rem(at.stream_ns).1,
+        }
     }
 
-    /// How many cylinders lie between two positions.
-    pub(super) fn cylinders(&self, from: Position, target: Position) -> u64 {
-        let cylinder = |position: Position| self.heads.div_rem(position.track).0;
-        cylinder(from).abs_diff(cylinder(target))
+    /// How far the platter has turned at `ns`.
+    pub(super) fn angle_ns(&self, ns: u64) -> u64 {
+        self.revolution_ns.div_rem(ns.saturating_add(self.phase_ns)).1
     }
 
-    /// How long the arm takes over so many cylinders, not zero: never less for more of them.
-    pub(super) fn arm_ns(&self, cylinders: u64, op: Op) -> u64 {
+    /// How long the platter takes from an angle until `target` passes under the head.
+    pub(super) fn turn_ns(&self, angle_ns: u64, target: Aim) -> u64 {
+        let wanted_ns = target.angle_ns;
+        if wanted_ns >= angle_ns {
+            wanted_ns - angle_ns
+        } else {
+            wanted_ns + self.revolution_ns.get() - angle_ns
+        }
+    }
+
+    /// When the platter brings `target` under a head that is at its track at `ns`.
+    pub(super) fn turned_at(&self, ns: u64, target: Aim) -> u64 {
+        ns.saturating_add(self.turn_ns(self.angle_ns(ns), target))
+    }
+
+    /// How long the arm takes from one position to another: over more cylinders never less.
+    pub(super) fn arm_ns(&self, from: Aim, target: Aim, op: Op) -> u64 {
+        let cylinders = from.cylinder.abs_diff(target.cylinder);
         match op {
+            _ if from.track == target.track => 0,
+            _ if cylinders == 0 => self.track_ns.get() - self.revolution_ns.get(),
             Op::Read => self.read_curve.ns(cylinders),
             Op::Write => self.write_curve.ns(cylinders),
         }
     }
 
-    /// When a head at `from` reads or writes the byte at `target`, if the arm starts at `ns`.
-    pub(super) fn reach_from(&self, from: Position, ns: u64, target: Position, op: Op) -> u64 {
-        let cylinders = self.cylinders(from, target);
-        let arm_ns = if cylinders > 0 {
-            self.arm_ns(cylinders, op)
-        } else if from.track != target.track {
-            self.track_ns.get() - self.revolution_ns.get()
-        } else {
-            0
-        };
-        let there_ns = ns.saturating_add(arm_ns);
-        there_ns.saturating_add(self.rotation_ns(there_ns, target))
-    }
-
     /// When the head reads or writes the byte at `target`, if the arm starts at `ns`.
     fn reach(&mut self, ns: u64, target: Position, op: Op) -> u64 {
         self.repositions += u64::from(target.address != self.head.address);
-        self.reach_from(self.head, ns, target, op)
+        let (from, target) = (self.aim(self.head), self.aim(target));
+        self.turned_at(ns.saturating_add(self.arm_ns(from, target, op)), target)
     }
 
     /// Where the arm is at `ns`, when nothing but reading ahead goes on.
@@ -298,9 +311,9 @@ impl Disk {
         }
     }
 
-    /// Whether a read at `address` goes on where the head is reading ahead: nothing is to be positioned for it.
-    pub(super) fn streams_into(&self, address: u64) -> bool {
-        self.ahead.is_some_and(|ahead| self.segments[ahead.segment].reaches(address))
+    /// Where the head is reading ahead: for a read that [goes on](Segment::reaches) there nothing is to be positioned.
+    pub(super) fn reading_ahead(&self) -> Option<Segment> {
+        self.ahead.map(|ahead| self.segments[ahead.segment])
     }
 
     /// Whether all of `address..end` is in one of the caches, or on its way into one.
@@ -459,7 +472,7 @@ impl Disk {
         let until_ns = if ahead.until_ns >= begin_ns {
             ahead.until_ns
         } else {
-            begin_ns.saturating_add(self.rotation_ns(begin_ns, ahead.until))
+            self.turned_at(begin_ns, self.aim(ahead.until))
         };
         let (ready_ns, streamed, streamed_ns) = if end <= ahead.until.address {
             let before_ns = ahead.until.stream_ns - stop.stream_ns;

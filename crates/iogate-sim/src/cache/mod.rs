@@ -34,7 +34,7 @@ pub use kernel::{CacheConfig, Kernel, PAGE, PARAMETERS, Parameter};
 pub use pages::State;
 pub use read_ahead::{Ahead, Window};
 
-use self::pages::Pages;
+use self::pages::{File, Pages};
 use self::throttle::{Level, Throttle};
 use self::write_back::DirtyFiles;
 use crate::slab::Slab;
@@ -143,6 +143,7 @@ impl CacheStats {
 #[derive(Clone, Copy, Debug)]
 struct Reader {
     access: Access,
+    file: File,
     /// The next page, and the one after the last.
     at: u64,
     end: u64,
@@ -155,7 +156,7 @@ struct Reader {
 /// A transfer in progress.
 #[derive(Clone, Debug)]
 struct Io {
-    file: FileId,
+    file: File,
     start: u64,
     end: u64,
     what: What,
@@ -163,8 +164,8 @@ struct Io {
 
 #[derive(Clone, Debug)]
 enum What {
-    /// Reads wait for it.
-    Fetch(Vec<u32>),
+    /// Reads wait for it: most often one.
+    Fetch { first: Option<u32>, others: Vec<u32> },
     /// Syncs wait for it.
     WriteBack(Vec<u32>),
     /// Syncs, by their tokens, are complete with it.
@@ -176,7 +177,7 @@ enum What {
 struct Sync {
     token: u64,
     whom: u32,
-    file: FileId,
+    file: File,
     all: bool,
     /// Transfers that it waits for.
     open: u32,
@@ -195,15 +196,14 @@ pub struct Cache {
     background: u64,
     limit: u64,
     pages: Pages,
-    windows: BTreeMap<(FileId, u64), Window>,
-    marks: BTreeSet<(FileId, u64)>,
+    windows: BTreeMap<(File, u64), Window>,
     readers: Slab<Reader>,
     ios: Slab<Io>,
     syncs: Slab<Sync>,
     /// Files with changes that no flush has been begun for.
-    unsynced: BTreeSet<FileId>,
+    unsynced: BTreeSet<File>,
     /// Flushes in progress, the oldest first, and the file that each is for; `None`: all.
-    flushes: VecDeque<(u32, Option<FileId>)>,
+    flushes: VecDeque<(u32, Option<File>)>,
     files: DirtyFiles,
     throttle: Throttle,
     steps: VecDeque<Step>,
@@ -222,7 +222,6 @@ impl Cache {
             limit,
             pages: Pages::new(grain),
             windows: BTreeMap::new(),
-            marks: BTreeSet::new(),
             readers: Slab::new(),
             ios: Slab::new(),
             syncs: Slab::new(),
@@ -248,6 +247,7 @@ impl Cache {
 
     /// What a page is doing; `None` if it is not there.
     pub fn state(&self, file: FileId, page: u64) -> Option<State> {
+        let file = self.pages.known(file)?;
         self.pages.find(file, page).map(|(_, extent)| extent.state)
     }
 
@@ -261,7 +261,8 @@ impl Cache {
         let (at, end) = access.pages();
         self.stats.read += end - at;
         let file_end = file_bytes.div_ceil(PAGE).max(end);
-        let reader = Reader { access, at, end, ask: at, file_end };
+        let file = self.pages.open(access.file);
+        let reader = Reader { access, file, at, end, ask: at, file_end };
         if let Some(reader) = self.go_on(reader) {
             let id = self.readers.add(reader);
             self.wait_for_page(id);
@@ -270,8 +271,8 @@ impl Cache {
 
     /// Somebody writes.
     pub fn write(&mut self, now: Time, access: Access) {
-        let Access { token, whom, file, .. } = access;
-        let range = access.pages();
+        let Access { token, whom, .. } = access;
+        let (file, range) = (self.pages.open(access.file), access.pages());
         self.pages.change(file, range, true, |old| match old {
             Some((State::Writing | State::Rewritten, io)) => Some((State::Rewritten, io)),
             _ => Some((State::Dirty, 0)),
@@ -291,6 +292,7 @@ impl Cache {
 
     /// `whom` waits until all that was written to `file` is durable.
     pub fn sync(&mut self, token: u64, whom: u32, file: FileId) {
+        let file = self.pages.open(file);
         if !self.unsynced.contains(&file) {
             self.wait_for_flush(token, file);
             return;
@@ -320,19 +322,17 @@ impl Cache {
 
     /// A transfer, or a flush, has ended.
     pub fn completed(&mut self, now: Time, io: u32) {
-        let Io { file, start, end, what } = std::mem::replace(
-            &mut self.ios[io],
-            Io { file: FileId(0), start: 0, end: 0, what: What::Flush(Vec::new()) },
-        );
+        let Io { file, start, end, ref mut what } = self.ios[io];
+        let what = std::mem::replace(what, What::Flush(Vec::new()));
         self.ios.free(io);
         match what {
-            What::Fetch(waiting) => {
+            What::Fetch { first, others } => {
                 self.pages.change(file, (start, end), false, |old| match old {
                     Some((State::Reading, of)) if of == io => Some((State::Clean, 0)),
                     other => other,
                 });
                 // First who waits for them: else they could go before they are used.
-                for reader in waiting {
+                for reader in first.into_iter().chain(others) {
                     if let Some(this) = self.go_on(self.readers[reader]) {
                         self.readers[reader] = this;
                         self.wait_for_page(reader);
@@ -363,18 +363,8 @@ impl Cache {
 
     /// Forgets what it has of a file and could read again: for another has changed it.
     pub fn forget(&mut self, file: FileId) {
-        let clean = self.pages.of_file(file).filter(|(_, extent)| extent.state == State::Clean);
-        let clean: Vec<_> = clean.map(|(start, extent)| (start, extent.end)).collect();
-        for range in clean {
-            self.pages.change(file, range, false, |_| None);
-            self.unmark(file, range);
-        }
-    }
-
-    /// A mark is of a page that is there: else it would be met when the page is there again, for another reason.
-    fn unmark(&mut self, file: FileId, (start, end): (u64, u64)) {
-        while let Some(&mark) = self.marks.range((file, start)..(file, end)).next() {
-            self.marks.remove(&mark);
+        if let Some(file) = self.pages.known(file) {
+            self.pages.forget(file);
         }
     }
 
@@ -385,25 +375,23 @@ impl Cache {
     /// Lets go what was used least recently, as far as there is too much.
     fn make_room(&mut self) {
         while self.pages.len() > self.capacity || self.pages.extents() as u64 > self.config.extents {
-            let Some((file, start, end)) = self.pages.evict() else { return };
-            self.unmark(file, (start, end));
+            if self.pages.evict().is_none() {
+                return;
+            }
         }
     }
 
     /// Lets a read go on to its end, or up to a page that is being read: then it is given back.
     fn go_on(&mut self, mut reader: Reader) -> Option<Reader> {
-        let Access { token, stream, file, .. } = reader.access;
+        let (file, Access { token, stream, .. }) = (reader.file, reader.access);
         while reader.at < reader.end {
             self.look_ahead(&mut reader);
             let Some((_, extent)) = self.pages.find(file, reader.at) else { continue };
             if extent.state == State::Reading {
                 return Some(reader);
             }
-            let upto = self.next_mark(
-                file,
-                reader.at + 1,
-                extent.end.min(reader.end).min(reader.ask.max(reader.at + 1)),
-            );
+            let (next, end) = (reader.at + 1, extent.end.min(reader.end));
+            let upto = self.pages.next_mark(file, next, end.min(reader.ask.max(next)));
             self.pages.change(file, (reader.at, upto), true, |old| old);
             reader.at = upto;
         }
@@ -415,24 +403,16 @@ impl Cache {
     }
 
     /// What is known of a stream of reads.
-    fn window(&mut self, file: FileId, stream: u64) -> &mut Window {
+    fn window(&mut self, file: File, stream: u64) -> &mut Window {
         if self.windows.len() > WINDOWS_MAX {
             self.windows.pop_first();
         }
         self.windows.entry((file, stream)).or_default()
     }
 
-    /// The first mark from `from` on, if it is before `end`, else `end`.
-    fn next_mark(&self, file: FileId, from: u64, end: u64) -> u64 {
-        if self.marks.is_empty() || from >= end {
-            return end;
-        }
-        self.marks.range((file, from)..(file, end)).next().map_or(end, |(_, page)| *page)
-    }
-
     /// A read has come to a page: has it read if it is not there, and what read-ahead adds.
     fn look_ahead(&mut self, reader: &mut Reader) {
-        let Access { stream, file, .. } = reader.access;
+        let (file, stream) = (reader.file, reader.access.stream);
         let (at, wanted) = (reader.at, reader.end - reader.at);
         let max = self.config.read_ahead / PAGE;
         let missing = self.pages.find(file, at).is_none();
@@ -452,7 +432,7 @@ impl Cache {
             }
         } else {
             reader.ask = reader.end;
-            let marked = !missing && !self.marks.is_empty() && self.marks.remove(&(file, at));
+            let marked = !missing && self.pages.take_mark(file, at);
             if missing || marked {
                 let gap = marked.then(|| self.pages.next_absent(file, at, at + max + 1));
                 // Since 4.10 a read that is longer is not cut.
@@ -473,22 +453,21 @@ impl Cache {
 
     /// Reads what of a window is not there.
     fn fetch(&mut self, reader: &Reader, ahead: Ahead) {
-        let Reader { access, at: wanted, end: wanted_end, file_end, .. } = *reader;
+        let Reader { access, file, at: wanted, end: wanted_end, file_end, .. } = *reader;
+        let most = (self.config.io / PAGE).max(1);
         let end = (ahead.start + ahead.pages).min(file_end);
         let mut at = ahead.start;
         while at < end {
-            let start = self.pages.next_present(access.file, at, at + 1);
-            if start == at {
-                at = self.pages.next_absent(access.file, at, end);
+            let upto = self.pages.next_present(file, at, end.min(at + most));
+            if upto == at {
+                at = self.pages.next_absent(file, at, end);
                 continue;
             }
-            let most = (self.config.io / PAGE).max(1);
-            let upto = self.pages.next_present(access.file, at, end.min(at + most));
-            let io =
-                self.ios.add(Io { file: access.file, start: at, end: upto, what: What::Fetch(Vec::new()) });
-            self.pages.change(access.file, (at, upto), true, |_| Some((State::Reading, io)));
+            let what = What::Fetch { first: None, others: Vec::new() };
+            let io = self.ios.add(Io { file, start: at, end: upto, what });
+            self.pages.put(file, (at, upto), State::Reading, io, None);
             if let Some(mark) = ahead.mark.filter(|mark| (at..upto).contains(mark)) {
-                self.marks.insert((access.file, mark));
+                self.pages.mark(file, mark);
             }
             self.stats.fetched += upto - at;
             self.stats.missed += upto.min(wanted_end).saturating_sub(at.max(wanted));
@@ -509,10 +488,13 @@ impl Cache {
 
     /// A read waits for the page that it is at.
     fn wait_for_page(&mut self, reader: u32) {
-        let Reader { access, at, .. } = self.readers[reader];
-        let Some((_, extent)) = self.pages.find(access.file, at) else { return };
-        if let What::Fetch(waiting) = &mut self.ios[extent.io].what {
-            waiting.push(reader);
+        let Reader { file, at, .. } = self.readers[reader];
+        let Some((_, extent)) = self.pages.find(file, at) else { return };
+        if let What::Fetch { first, others } = &mut self.ios[extent.io].what {
+            match first {
+                None => *first = Some(reader),
+                Some(_) => others.push(reader),
+            }
         }
     }
 }

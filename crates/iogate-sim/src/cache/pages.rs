@@ -31,6 +31,13 @@ const STATES: usize = 5;
 /// So many entries of extents that have changed are kept in any case.
 const CHANGED_KEPT: usize = 256;
 
+/// A file, and the place of what is known of it here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct File {
+    pub(super) id: FileId,
+    place: u32,
+}
+
 /// Pages of a file that are all alike; it begins where its key says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
@@ -47,39 +54,8 @@ impl Extent {
     }
 }
 
-/// The extent that has a page of a file, or that none has it.
-#[derive(Clone, Copy, Debug)]
-struct Found {
-    file: FileId,
-    page: u64,
-    extent: Option<(u64, Extent)>,
-}
-
-/// What was found or changed last: a read asks for one page several times, and files take turns. Files whose numbers have the same
-/// remainder share a place.
-#[derive(Debug, Default)]
-struct Lately([Cell<Option<Found>>; 8]);
-
-impl Lately {
-    fn place(&self, file: FileId) -> &Cell<Option<Found>> {
-        &self.0[(file.0 % self.0.len() as u64) as usize]
-    }
-
-    /// What it knows of a page, if it knows anything.
-    fn of(&self, file: FileId, page: u64) -> Option<Option<(u64, Extent)>> {
-        let found = self.place(file).get().filter(|found| found.file == file)?;
-        let is_in = found.extent.is_some_and(|(start, extent)| (start..extent.end).contains(&page));
-        (found.page == page || is_in).then_some(found.extent)
-    }
-
-    fn note(&self, file: FileId, page: u64, extent: Option<(u64, Extent)>) {
-        self.place(file).set(Some(Found { file, page, extent }));
-    }
-
-    fn forget(&self, file: FileId) {
-        self.place(file).set(None);
-    }
-}
+/// A page, and the extent that has it, if one has.
+type Found = (u64, Option<(u64, Extent)>);
 
 /// The extents of one file, by where they begin.
 #[derive(Debug, Default)]
@@ -87,9 +63,27 @@ struct OfFile {
     extents: BTreeMap<u64, Extent>,
     /// Which of them are dirty.
     dirty: BTreeSet<u64>,
+    /// Pages with a mark of read-ahead. Each is there: else its mark would be met when it is there again, for another reason.
+    marks: BTreeSet<u64>,
+    /// What was found or changed last: a read asks for one page several times.
+    lately: Cell<Option<Found>>,
 }
 
 impl OfFile {
+    /// The extent that has a page, and where it begins.
+    fn find(&self, page: u64) -> Option<(u64, Extent)> {
+        let is_in = |(start, extent): &(u64, Extent)| (*start..extent.end).contains(&page);
+        if let Some((of, known)) = self.lately.get()
+            && (of == page || known.as_ref().is_some_and(is_in))
+        {
+            return known;
+        }
+        let before = self.extents.range(..=page).next_back().map(|(start, extent)| (*start, *extent));
+        let found = before.filter(is_in);
+        self.lately.set(Some((page, found)));
+        found
+    }
+
     /// The extent that begins at `end`, and those that begin before it, the last first: with one search.
     fn around(&mut self, end: u64) -> (Option<Extent>, impl Iterator<Item = (u64, &mut Extent)>) {
         let mut before =
@@ -102,29 +96,55 @@ impl OfFile {
 /// The extents of all files.
 #[derive(Debug)]
 pub(super) struct Pages {
-    files: HashMap<FileId, OfFile>,
+    /// Where each file is.
+    places: HashMap<FileId, u32>,
+    files: Vec<OfFile>,
     extents: usize,
-    lately: Lately,
     /// Generation, file and start of each clean extent, the least recently used first. Entries of extents that have changed since stay
     /// until they are met, or are three quarters of all: to remove each at once would cost a search.
-    clean: BinaryHeap<Reverse<(u64, FileId, u64)>>,
+    clean: BinaryHeap<Reverse<(u64, File, u64)>>,
     count: [u64; STATES],
+    /// Pages of a generation; the present generation, and how many pages it still takes.
     grain: u64,
-    used: u64,
+    generation: u64,
+    left: u64,
 }
 
 impl Pages {
     /// None, with a grain of so many pages (not zero).
     pub(super) fn new(grain: u64) -> Pages {
         Pages {
-            files: HashMap::default(),
+            places: HashMap::default(),
+            files: Vec::new(),
             extents: 0,
-            lately: Lately::default(),
             clean: BinaryHeap::new(),
             count: [0; STATES],
             grain,
-            used: 0,
+            generation: 0,
+            left: grain,
         }
+    }
+
+    /// What is known of a file from now on, if nothing was.
+    pub(super) fn open(&mut self, id: FileId) -> File {
+        let place = *self.places.entry(id).or_insert_with(|| {
+            self.files.push(OfFile::default());
+            self.files.len() as u32 - 1
+        });
+        File { id, place }
+    }
+
+    /// A file that something is known of.
+    pub(super) fn known(&self, id: FileId) -> Option<File> {
+        self.places.get(&id).map(|place| File { id, place: *place })
+    }
+
+    fn of(&self, file: File) -> &OfFile {
+        &self.files[file.place as usize]
+    }
+
+    fn of_mut(&mut self, file: File) -> &mut OfFile {
+        &mut self.files[file.place as usize]
     }
 
     /// Pages that are there.
@@ -147,27 +167,21 @@ impl Pages {
     }
 
     /// The extent that has a page, and where it begins.
-    pub(super) fn find(&self, file: FileId, page: u64) -> Option<(u64, Extent)> {
-        if let Some(known) = self.lately.of(file, page) {
-            return known;
-        }
-        let before = self.files.get(&file).and_then(|this| this.extents.range(..=page).next_back());
-        let extent = before.filter(|(_, extent)| extent.end > page).map(|(start, extent)| (*start, *extent));
-        self.lately.note(file, page, extent);
-        extent
+    pub(super) fn find(&self, file: File, page: u64) -> Option<(u64, Extent)> {
+        self.of(file).find(page)
     }
 
     /// The first page from `page` on that is there, if it is before `end`, else `end`.
-    pub(super) fn next_present(&self, file: FileId, page: u64, end: u64) -> u64 {
-        if self.find(file, page).is_some() {
+    pub(super) fn next_present(&self, file: File, page: u64, end: u64) -> u64 {
+        let this = self.of(file);
+        if this.find(page).is_some() {
             return page;
         }
-        let next = self.files.get(&file).and_then(|this| this.extents.range(page..end).next());
-        next.map_or(end, |(start, _)| *start)
+        this.extents.range(page..end).next().map_or(end, |(start, _)| *start)
     }
 
     /// The first page from `page` on that is not there.
-    pub(super) fn next_absent(&self, file: FileId, page: u64, end: u64) -> u64 {
+    pub(super) fn next_absent(&self, file: File, page: u64, end: u64) -> u64 {
         let mut at = page;
         while at < end
             && let Some((_, extent)) = self.find(file, at)
@@ -178,10 +192,10 @@ impl Pages {
     }
 
     /// The next range of dirty pages of a file from `page` on, of at most `most` pages.
-    pub(super) fn dirty_run(&self, file: FileId, page: u64, most: u64) -> Option<(u64, u64)> {
+    pub(super) fn dirty_run(&self, file: File, page: u64, most: u64) -> Option<(u64, u64)> {
         let start = match self.find(file, page) {
             Some((_, extent)) if extent.state == State::Dirty => page,
-            _ => *self.files.get(&file)?.dirty.range(page..).next()?,
+            _ => *self.of(file).dirty.range(page..).next()?,
         };
         let mut end = start;
         while end < start + most
@@ -197,7 +211,7 @@ impl Pages {
     /// (`None`: that are not there), and of which transfer they are part. `use_them`: they are used now.
     pub(super) fn change(
         &mut self,
-        file: FileId,
+        file: File,
         (start, end): (u64, u64),
         use_them: bool,
         mut change: impl FnMut(Option<(State, u32)>) -> Option<(State, u32)>,
@@ -211,8 +225,7 @@ impl Pages {
             };
             let old = found.map(|(_, extent)| (extent.state, extent.io));
             let new = change(old);
-            let now = self.used / self.grain;
-            let known = found.is_some_and(|(_, extent)| !use_them || extent.generation == now);
+            let known = found.is_some_and(|(_, extent)| !use_them || extent.generation == self.generation);
             if new != old || (!known && new.is_some()) {
                 let generation = found.filter(|_| known).map(|(_, extent)| extent.generation);
                 let is_whole = found.is_some_and(|(from, extent)| (from, extent.end) == (at, stretch));
@@ -232,13 +245,52 @@ impl Pages {
         }
     }
 
+    /// Gives a page of a file a mark.
+    pub(super) fn mark(&mut self, file: File, page: u64) {
+        self.of_mut(file).marks.insert(page);
+    }
+
+    /// Takes a page's mark; whether it had one.
+    pub(super) fn take_mark(&mut self, file: File, page: u64) -> bool {
+        let marks = &mut self.of_mut(file).marks;
+        !marks.is_empty() && marks.remove(&page)
+    }
+
+    /// The first page with a mark from `from` on, if it is before `end`, else `end`.
+    pub(super) fn next_mark(&self, file: File, from: u64, end: u64) -> u64 {
+        let marks = &self.of(file).marks;
+        if marks.is_empty() || from >= end {
+            return end;
+        }
+        marks.range(from..end).next().copied().unwrap_or(end)
+    }
+
+    /// Takes the marks of a range.
+    fn unmark(&mut self, file: File, (start, end): (u64, u64)) {
+        let marks = &mut self.of_mut(file).marks;
+        while let Some(&mark) = marks.range(start..end).next() {
+            marks.remove(&mark);
+        }
+    }
+
+    /// Forgets the clean pages of a file.
+    pub(super) fn forget(&mut self, file: File) {
+        let clean = self.of_file(file).filter(|(_, extent)| extent.state == State::Clean);
+        let clean: Vec<_> = clean.map(|(start, extent)| (start, extent.end)).collect();
+        for range in clean {
+            self.change(file, range, false, |_| None);
+            self.unmark(file, range);
+        }
+    }
+
     /// Removes the least recently used clean extent: what it was.
-    pub(super) fn evict(&mut self) -> Option<(FileId, u64, u64)> {
+    pub(super) fn evict(&mut self) -> Option<(File, u64, u64)> {
         while let Some(Reverse(key)) = self.clean.pop() {
             let (_, file, start) = key;
             if self.is_clean(key)
                 && let Some(extent) = self.remove(file, start)
             {
+                self.unmark(file, (start, extent.end));
                 return Some((file, start, extent.end));
             }
         }
@@ -246,26 +298,25 @@ impl Pages {
     }
 
     /// Whether there is a clean extent of this generation that begins here.
-    fn is_clean(&self, (generation, file, start): (u64, FileId, u64)) -> bool {
-        let extent = self.files.get(&file).and_then(|this| this.extents.get(&start));
+    fn is_clean(&self, (generation, file, start): (u64, File, u64)) -> bool {
+        let extent = self.of(file).extents.get(&start);
         extent.is_some_and(|extent| (extent.state, extent.generation) == (State::Clean, generation))
     }
 
     /// All extents of a file.
-    pub(super) fn of_file(&self, file: FileId) -> impl Iterator<Item = (u64, Extent)> {
-        let extents = self.files.get(&file).map(|this| &this.extents);
-        extents.into_iter().flatten().map(|(start, extent)| (*start, *extent))
+    pub(super) fn of_file(&self, file: File) -> impl Iterator<Item = (u64, Extent)> {
+        self.of(file).extents.iter().map(|(start, extent)| (*start, *extent))
     }
 
     /// Whether a file has pages that are not as they are below.
-    pub(super) fn is_changed(&self, file: FileId) -> bool {
+    pub(super) fn is_changed(&self, file: File) -> bool {
         self.of_file(file).any(|(_, extent)| !matches!(extent.state, State::Clean | State::Reading))
     }
 
     /// Puts pages where none are, of a generation, or used now.
-    fn put(
+    pub(super) fn put(
         &mut self,
-        file: FileId,
+        file: File,
         (start, end): (u64, u64),
         state: State,
         io: u32,
@@ -277,11 +328,19 @@ impl Pages {
         }
         let mut at = start;
         while at < end {
-            let upto = end.min(at + self.grain - self.used % self.grain);
-            let generation = self.used / self.grain;
-            self.used += upto - at;
+            let upto = end.min(at + self.left);
+            let generation = self.generation;
+            self.note_used(upto - at);
             self.insert(file, at, Extent { end: upto, state, io, generation });
             at = upto;
+        }
+    }
+
+    /// So many pages are used now, no more than the present generation takes.
+    fn note_used(&mut self, pages: u64) {
+        self.left -= pages;
+        if self.left == 0 {
+            (self.generation, self.left) = (self.generation + 1, self.grain);
         }
     }
 
@@ -289,18 +348,16 @@ impl Pages {
     /// or are joined with a neighbour: then nothing has changed.
     fn put_in_place(
         &mut self,
-        file: FileId,
+        file: File,
         (start, end): (u64, u64),
         (state, io): (State, u32),
         generation: Option<u64>,
     ) -> bool {
-        if generation.is_none() && end - start > self.grain - self.used % self.grain {
+        if generation.is_none() && end - start > self.left {
             return false;
         }
-        let new = Extent { end, state, io, generation: generation.unwrap_or(self.used / self.grain) };
-        let Some((next, mut before)) = self.files.get_mut(&file).map(|this| this.around(end)) else {
-            return false;
-        };
+        let new = Extent { end, state, io, generation: generation.unwrap_or(self.generation) };
+        let (next, mut before) = self.of_mut(file).around(end);
         let Some((_, this)) = before.next() else { return false };
         let joins_before =
             before.next().is_some_and(|(_, before)| before.end == start && before.is_like(&new));
@@ -310,7 +367,7 @@ impl Pages {
         let old = std::mem::replace(this, new);
         drop(before);
         if generation.is_none() {
-            self.used += end - start;
+            self.note_used(end - start);
         }
         self.unindex(file, start, &old);
         self.index(file, start, &new);
@@ -318,7 +375,7 @@ impl Pages {
     }
 
     /// Removes a part of an extent.
-    fn cut_out(&mut self, file: FileId, from: u64, extent: Extent, (start, end): (u64, u64)) {
+    fn cut_out(&mut self, file: File, from: u64, extent: Extent, (start, end): (u64, u64)) {
         self.remove(file, from);
         if from < start {
             self.add(file, from, Extent { end: start, ..extent });
@@ -329,8 +386,8 @@ impl Pages {
     }
 
     /// Adds an extent, joined with its neighbours where they are alike.
-    fn insert(&mut self, file: FileId, start: u64, mut extent: Extent) {
-        let (next, mut before) = self.files.entry(file).or_default().around(extent.end);
+    fn insert(&mut self, file: File, start: u64, mut extent: Extent) {
+        let (next, mut before) = self.of_mut(file).around(extent.end);
         if let Some(next) = next
             && next.is_like(&extent)
         {
@@ -339,12 +396,14 @@ impl Pages {
             extent.end = next.end;
             return self.insert(file, start, extent);
         }
-        if let Some((from, before)) = before.next()
-            && before.end == start
-            && before.is_like(&extent)
+        if let Some((from, joined)) = before.next()
+            && joined.end == start
+            && joined.is_like(&extent)
         {
-            before.end = extent.end;
-            self.lately.note(file, from, Some((from, *before)));
+            joined.end = extent.end;
+            let joined = *joined;
+            drop(before);
+            self.of(file).lately.set(Some((from, Some((from, joined)))));
             self.count[extent.state as usize] += extent.end - start;
             return;
         }
@@ -352,21 +411,21 @@ impl Pages {
         self.add(file, start, extent);
     }
 
-    fn add(&mut self, file: FileId, start: u64, extent: Extent) {
-        self.files.entry(file).or_default().extents.insert(start, extent);
+    fn add(&mut self, file: File, start: u64, extent: Extent) {
+        self.of_mut(file).extents.insert(start, extent);
         self.extents += 1;
         self.index(file, start, &extent);
     }
 
-    fn remove(&mut self, file: FileId, start: u64) -> Option<Extent> {
-        let extent = self.files.get_mut(&file)?.extents.remove(&start)?;
+    fn remove(&mut self, file: File, start: u64) -> Option<Extent> {
+        let extent = self.of_mut(file).extents.remove(&start)?;
         self.extents -= 1;
         self.unindex(file, start, &extent);
         Some(extent)
     }
 
     /// An extent is there from now on.
-    fn index(&mut self, file: FileId, start: u64, extent: &Extent) {
+    fn index(&mut self, file: File, start: u64, extent: &Extent) {
         self.count[extent.state as usize] += extent.end - start;
         match extent.state {
             State::Clean => {
@@ -374,23 +433,22 @@ impl Pages {
                 self.forget_changed();
             }
             State::Dirty => {
-                self.files.entry(file).or_default().dirty.insert(start);
+                self.of_mut(file).dirty.insert(start);
             }
             _ => {}
         }
         // What has just changed is what is most often asked for next.
-        self.lately.note(file, start, Some((start, *extent)));
+        self.of(file).lately.set(Some((start, Some((start, *extent)))));
     }
 
     /// An extent is not there any more.
-    fn unindex(&mut self, file: FileId, start: u64, extent: &Extent) {
+    fn unindex(&mut self, file: File, start: u64, extent: &Extent) {
         self.count[extent.state as usize] -= extent.end - start;
-        if extent.state == State::Dirty
-            && let Some(this) = self.files.get_mut(&file)
-        {
+        let this = self.of_mut(file);
+        if extent.state == State::Dirty {
             this.dirty.remove(&start);
         }
-        self.lately.forget(file);
+        this.lately.set(None);
     }
 
     /// Removes entries of extents that have changed since, if they are three quarters of all.
@@ -414,7 +472,7 @@ mod tests {
     #[test]
     fn what_changes_again_and_again_can_go_once() {
         let mut pages = Pages::new(16);
-        let file = FileId(3);
+        let file = pages.open(FileId(3));
         pages.change(file, (8, 9), true, |_| Some((State::Clean, 0)));
         for _ in 0..10_000 {
             pages.change(file, (0, 1), true, |_| Some((State::Dirty, 0)));

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use iogate_core::{FileId, Op, Span, Time};
+use iogate_core::{Op, Span, Time};
 
 use super::kernel::PAGE;
-use super::pages::State;
+use super::pages::{File, State};
 use super::{Cache, Io, Step, Sync, Transfer, What};
 
 /// A file with dirty pages.
@@ -27,8 +27,8 @@ struct DirtyFile {
 /// The files with dirty pages, in the order of their turns.
 #[derive(Debug, Default)]
 pub(super) struct DirtyFiles {
-    files: BTreeMap<FileId, DirtyFile>,
-    turns: VecDeque<FileId>,
+    files: BTreeMap<File, DirtyFile>,
+    turns: VecDeque<File>,
     due: usize,
     /// When it was looked last for files that are due.
     looked: Time,
@@ -37,7 +37,7 @@ pub(super) struct DirtyFiles {
 
 impl DirtyFiles {
     /// `whom` has written to a file.
-    pub(super) fn dirtied(&mut self, now: Time, file: FileId, whom: u32) {
+    pub(super) fn dirtied(&mut self, now: Time, file: File, whom: u32) {
         let this = self.files.entry(file).or_insert(DirtyFile {
             since: now,
             cursor: 0,
@@ -55,7 +55,7 @@ impl DirtyFiles {
     }
 
     /// A transfer of a file has begun: whose data it has.
-    fn begun(&mut self, file: FileId) -> u32 {
+    fn begun(&mut self, file: File) -> u32 {
         self.in_flight += 1;
         let Some(this) = self.files.get_mut(&file) else { return 0 };
         this.in_flight += 1;
@@ -63,7 +63,7 @@ impl DirtyFiles {
     }
 
     /// A transfer of a file has ended; `dirty`: it has dirty pages.
-    pub(super) fn written(&mut self, now: Time, file: FileId, dirty: bool) {
+    pub(super) fn written(&mut self, now: Time, file: File, dirty: bool) {
         self.in_flight -= 1;
         let Some(this) = self.files.get_mut(&file) else { return };
         this.in_flight -= 1;
@@ -82,10 +82,12 @@ impl DirtyFiles {
 
     /// Looks for files that are old enough, if it is time.
     fn look(&mut self, now: Time, every: Span, expire: Span) {
-        let passed = now.since(self.looked).as_nanos() / every.as_nanos().max(1);
-        if passed == 0 {
+        let (since, every_ns) = (now.since(self.looked).as_nanos(), every.as_nanos().max(1));
+        // It is asked often, and divisions are slow.
+        if since < every_ns {
             return;
         }
+        let passed = since / every_ns;
         self.looked = self.looked + Span::from_nanos(passed * every.as_nanos());
         for file in &self.turns {
             if let Some(this) = self.files.get_mut(file)
@@ -157,7 +159,7 @@ impl Cache {
     /// A sync writes back what is dirty, and waits for it and for what is being written back.
     pub(super) fn write_for(&mut self, sync: u32) {
         let this = self.syncs[sync];
-        let files: Vec<FileId> = match this.all {
+        let files: Vec<File> = match this.all {
             true => self.files.files.keys().copied().collect(),
             false => vec![this.file],
         };
@@ -214,12 +216,12 @@ impl Cache {
         self.unsynced.retain(|other| !(all || *other == file) || pages.is_changed(*other));
         let io = self.ios.add(Io { file, start: 0, end: 0, what: What::Flush(vec![token]) });
         self.flushes.push_back((io, (!all).then_some(file)));
-        self.steps.push_back(Step::Flush { io, file, whom });
+        self.steps.push_back(Step::Flush { io, file: file.id, whom });
     }
 
     /// A sync of a file without changes: it is complete with the last flush in progress that is for the file, if there is one.
-    pub(super) fn wait_for_flush(&mut self, token: u64, file: FileId) {
-        let covers = |(_, of): &&(u32, Option<FileId>)| of.is_none_or(|of| of == file);
+    pub(super) fn wait_for_flush(&mut self, token: u64, file: File) {
+        let covers = |(_, of): &&(u32, Option<File>)| of.is_none_or(|of| of == file);
         let last = self.flushes.iter().rev().find(covers);
         match last.map(|(flush, _)| &mut self.ios[*flush].what) {
             Some(What::Flush(syncs)) => syncs.push(token),
@@ -227,7 +229,7 @@ impl Cache {
         }
     }
 
-    fn begin_write(&mut self, file: FileId, (start, end): (u64, u64), syncs: Vec<u32>, waited_for: bool) {
+    fn begin_write(&mut self, file: File, (start, end): (u64, u64), syncs: Vec<u32>, waited_for: bool) {
         let by = syncs.first().map_or(0, |sync| self.syncs[*sync].token);
         let io = self.ios.add(Io { file, start, end, what: What::WriteBack(syncs) });
         self.pages.change(file, (start, end), false, |_| Some((State::Writing, io)));
@@ -237,7 +239,7 @@ impl Cache {
             io,
             whom,
             op: Op::Write,
-            file,
+            file: file.id,
             offset,
             bytes,
             waited_for,

@@ -78,6 +78,7 @@ pub const BUILT_IN: &[(&str, &str)] = all![
     "twins-collective-below",
     "twins-contention",
     "twins-contention-direct",
+    "twins-contention-windows",
     "twins-depth",
     "twins-depth-reads",
     "twins-depth-writes",

@@ -144,9 +144,9 @@ fn looking_closely_at_what_is_near_gives_what_looking_at_all_gives() {
             queue.submit(Time::from_nanos(tag * 5_000), tag, Transfer { op, address, bytes: 512 });
         }
         let now = Time::from_nanos(120_000);
-        let head = queue.disk.head_at(now.as_nanos());
-        let reached = |command: &Command| {
-            queue.disk.reach_from(head, command.ready.max(now).as_nanos(), command.start, command.op)
+        let head = queue.disk.aim(queue.disk.head_at(now.as_nanos()));
+        let reached = |&Command { ready, start, op, .. }: &Command| {
+            queue.disk.turned_at(ready.max(now).as_nanos() + queue.disk.arm_ns(head, start, op), start)
         };
         let first = (0..).zip(queue.candidates()).min_by_key(|(_, command)| reached(command));
         assert_eq!(queue.choose(now), first.map(|(index, _)| Choice::Command(index)), "round {round}");

@@ -51,4 +51,9 @@ impl Samples {
         let without: Option<Vec<f64>> = self.without.iter().map(&of).collect();
         Some(Interval::left_out(of(&self.whole)?, &without?, self.level))
     }
+
+    /// The same of a share in percent, which is between none and all whatever the seeds say.
+    pub(super) fn share(&self, of: impl Fn(&Outcome) -> Option<f64>) -> Option<Interval> {
+        Some(self.interval(of)?.within(0.0, 100.0))
+    }
 }

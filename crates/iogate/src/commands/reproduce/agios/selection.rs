@@ -281,10 +281,12 @@ pub(super) fn relative(sheet: &mut Sheet, where_: &str, samples: &Samples) {
             let ours = samples.interval(|outcome| ours(outcome.selection(fixed)?, outcome.selection(tree)?));
             ours.filter(|_| full(samples))
         };
+        // A time is shorter by all of it at most, and no more situations can be fewer than there are.
+        let all_at_most = |ours: Of| Some(of(ours)?.within(f64::NEG_INFINITY, 100.0));
         let what = |text: &str| format!("{where_}{tree}, over {fixed}: {text}");
-        sheet.percent(what("shorter by up to"), up_to, of(shorter), CHANGE_POINTS);
+        sheet.percent(what("shorter by up to"), up_to, all_at_most(shorter), CHANGE_POINTS);
         sheet.percent(what("more situations gain"), gain, of(more), CHANGE_POINTS);
-        sheet.percent(what("fewer situations lose"), lose, of(fewer), CHANGE_POINTS);
+        sheet.percent(what("fewer situations lose"), lose, all_at_most(fewer), CHANGE_POINTS);
     }
 }
 

@@ -238,14 +238,14 @@ pub(super) fn correct_of(sheet: &mut Sheet, where_: &str, samples: &Samples) {
     };
     for (what, name, rate) in [("aIOLi only", "aioli", 31.0), ("SJF only", "sjf", 48.0)] {
         let always = |of: &Outcome| share(right(of, of.situations.scheduler(name)?), of);
-        sheet.percent(format!("{where_}{what}"), rate, samples.interval(always), SHARE_POINTS);
+        sheet.percent(format!("{where_}{what}"), rate, samples.share(always), SHARE_POINTS);
     }
     for (name, rate) in [("T1", 100.0), ("T2", 100.0), ("T3", 73.0)] {
         let trained = |of: &Outcome| {
             let tree = of.tree(name)?;
             share(tree.examples.len() - errors(&tree.examples, &tree.trained), of)
         };
-        sheet.percent(format!("{where_}{name}"), rate, samples.interval(trained), SHARE_POINTS);
+        sheet.percent(format!("{where_}{name}"), rate, samples.share(trained), SHARE_POINTS);
     }
 }
 
@@ -291,7 +291,7 @@ fn by_processes(samples: &Samples) -> Figure<'static> {
             sheet.percent(
                 format!("{name}, learnt with {processes} processes"),
                 rate,
-                samples.interval(|of| wrong(of, name, processes)),
+                samples.share(|of| wrong(of, name, processes)),
                 SHARE_POINTS,
             );
         }

@@ -53,6 +53,8 @@ struct Results {
     forwarders: Experiment,
     contention: Experiment,
     contention_direct: Experiment,
+    /// Two widths of windows on disks, by more seeds.
+    contention_windows: Experiment,
     two: Experiment,
     two_direct: Experiment,
     /// Both started together, by more seeds.
@@ -75,6 +77,7 @@ pub(super) fn page(lab: &Lab<'_>) -> Result<Reproduced, Failure> {
         forwarders: of("forwarders")?,
         contention: of("contention")?,
         contention_direct: of("contention-direct")?,
+        contention_windows: of("contention-windows")?,
         two: of("two-applications")?,
         two_direct: of("two-applications-direct")?,
         together: of("two-together")?,
