@@ -4,7 +4,7 @@ mod common;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::*;
@@ -260,6 +260,59 @@ fn who_takes_no_answers_is_bounded_and_costs_nobody_else() {
     drop(greedy);
     eventually("all is given back", || server.counts().underway == 0);
     assert_eq!(client.read(file, 0, 3), Ok((vec![7; 3], false)), "the same client by another connection");
+}
+
+#[test]
+fn calls_that_have_begun_to_come_are_bounded_and_come_to_their_end() {
+    const CONNECTIONS: usize = 48;
+    let folder = tempfile::tempdir().unwrap();
+    let limits = Limits { bytes_per_client: 4 << 20, ..Limits::default() };
+    let server = serve(folder.path(), How { limits, ..How::default() });
+    let mut client = Client::connect(&server);
+    let file = client.create(client.root, b"file", 0o600).unwrap();
+    let data = vec![7; 1 << 20];
+    let count = data.len() as u32;
+    let write =
+        client.record(&Request::Write { file, offset: 0, count, stable: Stable::Unstable, data: &data });
+    let mut record = iogate_nfs::rpc::records::mark(write.len()).to_vec();
+    record.extend_from_slice(&write);
+
+    let (goes_on, answered) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..CONNECTIONS {
+            let mut stream = TcpStream::connect(server.address().unwrap()).unwrap();
+            let (record, goes_on, answered) = (&record, &goes_on, &answered);
+            scope.spawn(move || {
+                // The kernel takes some of what the server does not read.
+                let (first, rest) = record.split_at(300_000);
+                stream.write_all(first).unwrap();
+                while !goes_on.load(Ordering::SeqCst) {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                stream.write_all(rest).unwrap();
+                let mut mark = [0; 4];
+                stream.read_exact(&mut mark).unwrap();
+                answered.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        eventually("it has as much as it may have", || server.counts().bytes >= 4 << 20);
+        for _ in 0..20 {
+            // Each thread may have begun one more when there was room.
+            let bytes = server.counts().bytes;
+            assert!((4 << 20..9 << 20).contains(&bytes), "{bytes}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        goes_on.store(true, Ordering::SeqCst);
+    });
+    assert_eq!(answered.load(Ordering::SeqCst), CONNECTIONS);
+    eventually("all is given back", || server.counts().bytes == 0);
+
+    // Nor does a call that never ends keep anything when its connection is over.
+    let mut stream = TcpStream::connect(server.address().unwrap()).unwrap();
+    stream.write_all(&record[..300_000]).unwrap();
+    eventually("it counts", || server.counts().bytes > 1 << 20);
+    drop(stream);
+    eventually("it counts no more", || server.counts().bytes == 0);
 }
 
 #[test]

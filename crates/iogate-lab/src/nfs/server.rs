@@ -205,7 +205,7 @@ fn begin(shared: &Shared) -> io::Result<Front<SimTree>> {
     }
     let answers = Arc::new(Answers::on(Box::new(state), (boot, id), limits, clock)?);
     let jobs = Arc::clone(shared);
-    let spawn: Spawn = Arc::new(move |job| {
+    let spawn: Spawn = Arc::new(move |_, job| {
         let mut world = lock(&jobs);
         // Of a process that is killed nothing is carried out any more.
         if world.server.life == life {

@@ -95,6 +95,11 @@ impl Records {
         self.record.capacity()
     }
 
+    /// Bytes that the record which has begun will have, as far as its marks have said.
+    pub fn announced(&self) -> usize {
+        self.record.len() + self.missing
+    }
+
     /// Room for what comes: of a long record only when enough of it has come.
     fn make_room(&mut self, count: usize) {
         let more = if self.record.len() >= BELIEVED_AFTER { self.missing } else { count };

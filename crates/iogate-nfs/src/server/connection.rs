@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
 
 use super::Shared;
-use super::budget::Client;
+use super::budget::{Budget, Client};
 use crate::rpc::records::Records;
 use crate::service::Answer;
 use crate::wire::{NFS_PROGRAM, RECORD_BYTES_MAX, TRANSFER_BYTES_MAX, procedure};
@@ -29,7 +29,7 @@ const BYTES_AT_ONCE: usize = 2 << 20;
 const ANSWERS_AT_ONCE: usize = 16;
 /// What a call costs beside its bytes.
 const CALL_BYTES: usize = 512;
-/// How long a client may take nothing of its answers.
+/// How long a client may take nothing of its answers, and send nothing of a call that it has begun.
 const STALL: Duration = Duration::from_secs(60);
 
 /// What a call and its answer take, until the client has the answer or is gone.
@@ -87,6 +87,10 @@ struct Incoming {
     records: Records,
     /// Records, which the client may not have underway yet.
     complete: VecDeque<Vec<u8>>,
+    /// Bytes of both that count.
+    held: usize,
+    /// When something came last.
+    last: Instant,
     /// There was nothing left in the socket: the kernel tells when there is.
     is_drained: bool,
 }
@@ -101,13 +105,31 @@ struct Interest {
 }
 
 impl Incoming {
+    /// Bytes of what has come, and of what has begun to.
+    fn bytes(&self) -> usize {
+        self.records.announced() + self.complete.iter().map(Vec::len).sum::<usize>()
+    }
+
+    /// Whether a call has begun, and nothing of it has come for too long. Who is not read from is not to blame.
+    fn is_stalled(&self) -> bool {
+        self.complete.is_empty() && self.records.is_within() && self.last.elapsed() > STALL
+    }
+
     /// Reads what has come; `false`: the connection has ended. `is_ending`: the client sends no more, which the next read finds, and of
-    /// which the kernel does not tell again by itself.
-    fn read(&mut self, stream: &TcpStream, scratch: &mut [u8], is_ending: bool) -> bool {
-        let Incoming { records, complete, is_drained } = self;
+    /// which the kernel does not tell again by itself. `may_begin`: whether there is room for another record than the first.
+    fn read(
+        &mut self,
+        stream: &TcpStream,
+        scratch: &mut [u8],
+        is_ending: bool,
+        may_begin: impl Fn() -> bool,
+    ) -> bool {
+        let Incoming { records, complete, last, is_drained, .. } = self;
         let mut bytes = 0;
+        *last = Instant::now();
         *is_drained = false;
-        while complete.len() < RECORDS_AT_ONCE && bytes < BYTES_AT_ONCE {
+        let has_room = |complete: &VecDeque<_>| complete.is_empty() || may_begin();
+        while complete.len() < RECORDS_AT_ONCE && bytes < BYTES_AT_ONCE && has_room(complete) {
             let (got, room) = match records.direct() {
                 Some((record, room)) => {
                     let spare = &mut record.spare_capacity_mut()[..room];
@@ -149,15 +171,14 @@ impl Incoming {
     }
 }
 
-/// What a call takes: its bytes, and those that it wants to read.
-fn cost(record: &[u8]) -> usize {
+/// Bytes that a call wants to read.
+fn wanted(record: &[u8]) -> usize {
     let word = |at: usize| {
         let bytes = record.get(at..).and_then(|rest| rest.first_chunk());
         bytes.map_or(0, |bytes| u32::from_be_bytes(*bytes))
     };
     let reads = word(12) == NFS_PROGRAM && word(20) == procedure::READ;
-    let wanted = if reads { word(record.len() - 4).min(TRANSFER_BYTES_MAX) } else { 0 };
-    record.len() + CALL_BYTES + wanted as usize
+    if reads { word(record.len() - 4).min(TRANSFER_BYTES_MAX) as usize } else { 0 }
 }
 
 /// A connection.
@@ -171,6 +192,10 @@ pub(super) struct Connection {
     incoming: Mutex<Incoming>,
     /// Records have come that were not taken.
     has_more: AtomicBool,
+    /// What the first of these wants to read.
+    wanted: AtomicUsize,
+    /// A record has begun.
+    is_within: AtomicBool,
     outbox: Mutex<Outbox>,
     interest: Mutex<Interest>,
     is_closed: AtomicBool,
@@ -194,9 +219,13 @@ impl Connection {
             incoming: Mutex::new(Incoming {
                 records: Records::new(if may_call { RECORD_BYTES_MAX } else { PROBE_BYTES_MAX }),
                 complete: VecDeque::new(),
+                held: 0,
+                last: Instant::now(),
                 is_drained: true,
             }),
             has_more: false.into(),
+            wanted: 0.into(),
+            is_within: false.into(),
             outbox: Mutex::default(),
             interest: Mutex::new(Interest {
                 handling: true,
@@ -222,7 +251,7 @@ impl Connection {
         let is_drained = lock(&self.incoming).is_drained;
         let mut interest = lock(&self.interest);
         interest.handling = false;
-        interest.read = !shared.is_draining() && shared.budget.may_read(&self.client);
+        interest.read = !shared.is_draining() && self.may_go_on(&shared.budget);
         if !is_drained || self.flags(&interest) != interest.asked || interest.write || self.has_more() {
             self.ask(shared, &mut interest);
         }
@@ -231,6 +260,14 @@ impl Connection {
         if is_paused && !shared.is_draining() {
             shared.pause(self);
         }
+    }
+
+    /// Whether there is room for what comes next of it: a record that has come, the rest of one, or a new one.
+    pub(super) fn may_go_on(&self, budget: &Budget) -> bool {
+        if self.has_more() {
+            return budget.may_take(&self.client, self.wanted.load(Ordering::SeqCst));
+        }
+        self.is_within.load(Ordering::SeqCst) || budget.may_begin(&self.client)
     }
 
     /// Reads again.
@@ -295,18 +332,32 @@ impl Connection {
         taken: &mut Vec<(Vec<u8>, Charge)>,
     ) -> bool {
         let mut incoming = lock(&self.incoming);
-        let goes_on = if incoming.complete.is_empty() {
-            incoming.read(&self.stream, scratch, is_ending)
+        let may_begin = || shared.budget.may_begin(&self.client);
+        let reads = incoming.complete.is_empty() && (incoming.records.is_within() || may_begin());
+        let goes_on = if reads {
+            incoming.read(&self.stream, scratch, is_ending, may_begin)
         } else {
             // What was told may be that there is more in the socket.
             incoming.is_drained = false;
             true
         };
-        while taken.len() < RECORDS_AT_ONCE && shared.budget.may_read(&self.client) {
+        let mut wants = 0;
+        while taken.len() < RECORDS_AT_ONCE
+            && let Some(record) = incoming.complete.front()
+        {
+            wants = wanted(record);
+            if !shared.budget.may_take(&self.client, wants) {
+                break;
+            }
             let Some(record) = incoming.complete.pop_front() else { break };
-            let cost = cost(&record);
-            taken.push((record, Charge::new(shared, &self.client, cost)));
+            let charge = Charge::new(shared, &self.client, record.len() + CALL_BYTES + wants);
+            taken.push((record, charge));
         }
+        let bytes = incoming.bytes();
+        shared.budget.hold(&self.client, incoming.held, bytes);
+        incoming.held = bytes;
+        self.wanted.store(wants, Ordering::SeqCst);
+        self.is_within.store(incoming.records.is_within(), Ordering::SeqCst);
         self.has_more.store(!incoming.complete.is_empty(), Ordering::SeqCst);
         goes_on
     }
@@ -396,9 +447,10 @@ impl Connection {
         }
     }
 
-    /// Whether the client has taken nothing for too long.
+    /// Whether the client has taken nothing of an answer, or sent nothing of a call, for too long.
     pub(super) fn is_stalled(&self) -> bool {
         lock(&self.outbox).stalled.is_some_and(|since| since.elapsed() > STALL)
+            || lock(&self.incoming).is_stalled()
     }
 
     /// Ends the connection: what was taken in is carried out, and nobody is told.
@@ -416,6 +468,11 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.client.connections.fetch_sub(1, Ordering::SeqCst);
+        let held = lock(&self.incoming).held;
+        if let Some(shared) = self.shared.upgrade().filter(|_| held > 0) {
+            shared.budget.hold(&self.client, held, 0);
+            shared.resume();
+        }
     }
 }
 
@@ -431,4 +488,39 @@ pub(super) fn accept(listener: &std::net::TcpListener) -> io::Result<(TcpStream,
     stream.set_nodelay(true)?;
     rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
     Ok((stream, address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a call of a few bytes, so many have come, a while ago.
+    fn came(bytes: &[u8], ago: Duration) -> Incoming {
+        let mut incoming = Incoming {
+            records: Records::new(RECORD_BYTES_MAX),
+            complete: VecDeque::new(),
+            held: 0,
+            last: Instant::now().checked_sub(ago).unwrap(),
+            is_drained: true,
+        };
+        let Incoming { records, complete, .. } = &mut incoming;
+        records.feed(bytes, |record| complete.push_back(record)).unwrap();
+        incoming
+    }
+
+    #[test]
+    fn a_call_that_does_not_go_on_is_stalled_and_its_bytes_count_from_its_mark_on() {
+        let record = [0x80, 0, 0, 4, 1, 2, 3, 4];
+        let ago = STALL + Duration::from_secs(1);
+        for (bytes, stalled, counted) in
+            [(0, false, 0), (1, true, 0), (4, true, 4), (7, true, 4), (8, false, 4)]
+        {
+            let incoming = came(&record[..bytes], ago);
+            assert_eq!((incoming.is_stalled(), incoming.bytes()), (stalled, counted), "{bytes} bytes");
+        }
+        assert!(!came(&record[..7], Duration::ZERO).is_stalled());
+        // What has come waits for room, and so is not read on.
+        let more = [record, record].concat();
+        assert!(!came(&more[..12], ago).is_stalled());
+    }
 }

@@ -10,7 +10,7 @@ mod connection;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -125,10 +125,8 @@ impl Server {
             refused: 0.into(),
         });
         let weak = Arc::downgrade(&shared);
-        // What is to be durable before it is answered, after its write.
-        let own = shared.budget.client(std::net::Ipv4Addr::UNSPECIFIED.into());
-        let spawn = move |job: Job| match weak.upgrade() {
-            Some(shared) => shared.queue(&own, job),
+        let spawn = move |client: IpAddr, job: Job| match weak.upgrade() {
+            Some(shared) => shared.queue(&shared.budget.client(client), job),
             None => job(),
         };
         let spawn: Spawn = Arc::new(spawn);
@@ -268,7 +266,7 @@ impl Shared {
             guarded(|| self.front().sweep());
             let connections: Vec<_> = lock(&self.connections).values().cloned().collect();
             for connection in connections.iter().filter(|connection| connection.is_stalled()) {
-                tracing::info!(client = %connection.client.address, "a client does not take its answers: its connection is closed");
+                tracing::info!(client = %connection.client.address, "a client does not take its answers, or send the rest of a call: its connection is closed");
                 connection.close(&self);
             }
         }
@@ -483,7 +481,7 @@ impl Shared {
         }
         let mut ready = Vec::new();
         lock(&self.paused).retain(|connection| {
-            let is_ready = connection.is_closed() || self.budget.may_read(&connection.client);
+            let is_ready = connection.is_closed() || connection.may_go_on(&self.budget);
             if is_ready {
                 ready.push(Arc::clone(connection));
             }

@@ -151,12 +151,13 @@ impl<T: HeldTree> Service<T> {
                 // It is asked for again, which may block: a completion must not.
                 Some(_) => {
                     let spawn = Arc::clone(&service.spawn);
-                    spawn(Box::new(move || {
+                    let job = move || {
                         let again = service
                             .named(&file)
                             .and_then(|named| service.open(caller, &named, false).map(drop));
                         answer(again.err());
-                    }));
+                    };
+                    spawn(client, Box::new(job));
                 }
             }
         };
@@ -223,7 +224,7 @@ impl<T: HeldTree> Service<T> {
                 Ok(bytes) if stable != Stable::Unstable => {
                     // A completion must not block.
                     let spawn = Arc::clone(&service.spawn);
-                    spawn(Box::new(move || {
+                    let job = move || {
                         let synced = service.open_files.sync(&end.open, stable == Stable::DataSync);
                         // The kernel tells of a loss once, and may have told somebody else, who syncs the same file.
                         let kept = match synced {
@@ -231,7 +232,8 @@ impl<T: HeldTree> Service<T> {
                             synced => synced.map(|_| bytes),
                         };
                         end.finish(&service, kept);
-                    }));
+                    };
+                    spawn(client, Box::new(job));
                 }
                 result => end.finish(&service, result),
             }

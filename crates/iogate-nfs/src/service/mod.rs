@@ -84,8 +84,8 @@ pub struct Answer {
 pub type Respond = Box<dyn FnOnce(Answer) + Send>;
 /// Something that may take its time.
 pub type Job = Box<dyn FnOnce() + Send>;
-/// Has a job done by another thread.
-pub type Spawn = Arc<dyn Fn(Job) + Send + Sync>;
+/// Has a job of a client's done by another thread.
+pub type Spawn = Arc<dyn Fn(IpAddr, Job) + Send + Sync>;
 
 /// What is to be done with a record.
 pub enum Asked {

@@ -53,10 +53,11 @@ impl<T: HeldTree> Service<T> {
                 let (service, asking, record) = (Arc::clone(self), asking.clone(), record.to_vec());
                 let spawn = Arc::clone(&self.spawn);
                 return self.export.answers.wait_for_names(&key, &names, move |turn| {
-                    spawn(Box::new(move || {
+                    let job = move || {
                         service.carry_out(client, &asking, &record, respond);
                         drop(turn);
-                    }));
+                    };
+                    spawn(client, Box::new(job));
                 });
             }
         };
