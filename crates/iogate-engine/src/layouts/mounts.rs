@@ -46,7 +46,8 @@ impl Mount {
         around.max_by_key(|mount| mount.point.components().count())
     }
 
-    fn parse_all(text: &[u8]) -> Vec<Mount> {
+    /// The mounts in what `/proc/self/mountinfo` says; a line that is none is left out.
+    pub fn parse_all(text: &[u8]) -> Vec<Mount> {
         text.split(|byte| *byte == b'\n').filter_map(Mount::parse).collect()
     }
 

@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use glob::{MatchOptions, Pattern};
+use iogate_engine::layouts::mounts::Mount;
 use rustix::fs::{Mode, OFlags, Stat};
 
 const OPTIONS: MatchOptions = MatchOptions {
@@ -53,7 +54,9 @@ impl Patterns {
                 complain(format!("`{text}` is left out: {error}"));
             }
         }
-        patterns.devices = devices_of(&patterns.trees);
+        if !patterns.trees.is_empty() {
+            patterns.devices = devices_of(&patterns.trees, &mounts());
+        }
         (!patterns.names.is_empty() || !patterns.trees.is_empty()).then_some(patterns)
     }
 
@@ -129,11 +132,18 @@ fn resolved(path: &Path) -> PathBuf {
     path.to_owned()
 }
 
-/// The devices of the trees' roots, and of what is mounted below them.
-fn devices_of(trees: &[Tree]) -> Vec<u64> {
-    if trees.is_empty() {
-        return Vec::new();
+/// What is mounted. Not by `std::fs`, whose calls come back to this library.
+fn mounts() -> Vec<Mount> {
+    let list = rustix::fs::open("/proc/self/mountinfo", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+    let mut text = Vec::new();
+    if let Ok(list) = list {
+        let _ = std::io::Read::read_to_end(&mut std::fs::File::from(list), &mut text);
     }
+    Mount::parse_all(&text)
+}
+
+/// The devices of the trees' roots, and of what is mounted below them.
+fn devices_of(trees: &[Tree], mounts: &[Mount]) -> Vec<u64> {
     let mut devices = Vec::new();
     let mut add = |path: &Path| {
         let known = path.ancestors().find_map(|path| rustix::fs::stat(path).ok());
@@ -142,14 +152,8 @@ fn devices_of(trees: &[Tree]) -> Vec<u64> {
     for tree in trees {
         add(&tree.root);
     }
-    let mounts = rustix::fs::open("/proc/self/mounts", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-    let mut text = String::new();
-    if let Ok(mounts) = mounts {
-        let _ = std::io::Read::read_to_string(&mut std::fs::File::from(mounts), &mut text);
-    }
-    for point in text.lines().filter_map(|line| line.split(' ').nth(1)) {
-        let point = Path::new(point);
-        if trees.iter().any(|tree| point.starts_with(&tree.root) && point != tree.root) {
+    for Mount { point, .. } in mounts {
+        if trees.iter().any(|tree| point.starts_with(&tree.root) && *point != tree.root) {
             add(point);
         }
     }
@@ -209,6 +213,18 @@ mod tests {
                 assert_eq!(find(&pattern, &dir.join(given).join("file")), Some(0), "{pattern} {given}");
             }
         }
+    }
+
+    #[test]
+    fn what_is_mounted_below_a_tree_counts_whatever_it_is_called() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().join("a b");
+        std::os::unix::fs::symlink("/proc", &at).unwrap();
+        let line = format!("9 1 0:5 / {}/a\\040b rw - proc proc rw\n", dir.path().display());
+        let tree = Tree::parse(0, &format!("{}/**", dir.path().display())).unwrap();
+        let devices = devices_of(&[tree], &Mount::parse_all(line.as_bytes()));
+        let device = |path: &Path| rustix::fs::stat(path).unwrap().st_dev;
+        assert!(devices.contains(&device(&at)) && devices.contains(&device(dir.path())), "{devices:?}");
     }
 
     #[test]
