@@ -134,7 +134,7 @@ const TWINS: Headline = Headline {
         "app.mpi-io-test.request=32KiB",
         "app.mpi-io-test.bytes=8MiB",
         "forwarders.ion.gate=[{ scheduler = 'to-agg', run_requests_max = 16 }, { scheduler = 'twins', window = '8ms' }]",
-        "repetitions=32",
+        "repetitions=64",
     ],
     base: &[("forwarders.ion.gate", "to-agg(run_requests_max=16)")],
     with: &[("forwarders.ion.gate", "twins(window=8ms)")],
