@@ -67,11 +67,12 @@ fn depth(results: &Results) -> Result<Figure<'_>, Failure> {
 }
 
 /// What is varied, and what it is called.
-pub(super) const CASES: [(&str, &str); 10] = [
+pub(super) const CASES: [(&str, &str); 11] = [
     ("strided: arrival order", "strided, as above"),
     ("strided: adjacent joined", "strided, servers join adjacent requests (`to-agg`)"),
     ("strided: offset order", "strided, servers serve the lowest offset first"),
     ("strided: slower disks", "strided, slower disks (`graphene`)"),
+    ("strided: the thesis's disks", "strided, such disks as the thesis's (`sas-10k-600g`)"),
     ("strided: no noise", "strided, no computing before calls"),
     ("strided: noise of 100 us", "strided, 100 us of computing on average"),
     ("strided: noise of 1 ms", "strided, 1 ms of computing on average"),

@@ -86,7 +86,7 @@ pub(super) const ALL: &[Headline] = &[
                 "strided, as above: TWINS (1 ms) faster than FIFO (to-agg) by",
             )]),
             cause(
-                "one value that the thesis does not tell",
+                "one value that the thesis does not tell, with a quarter of its bytes",
                 Shows::OneCase,
                 &[control("sensitivity", "TWINS", "at every end: near the paper's")],
             ),
