@@ -23,7 +23,7 @@ unset DESTDIR LIBDIR
 put >"$SIDE/said" || fail "it cannot be installed: $(cat "$SIDE/said")"
 grep -q 'is at .*a place' "$SIDE/said" || fail "it does not say where: $(cat "$SIDE/said")"
 "$PREFIX/bin/iogate" --version | grep -q '^iogate ' || fail "the program does not run"
-[ -s "$PREFIX/share/man/man1/iogate-mount.1" ] || fail "there is no man page of mount"
+grep -q '^.TH IOGATE-MOUNT 1 "20..-..-.." "iogate ' "$PREFIX/share/man/man1/iogate-mount.1" || fail "there is no man page of mount, or it has another title"
 [ -s "$PREFIX/share/man/man3/iogate_gate.3" ] || fail "there is no man page of the library"
 [ -s "$PREFIX/share/doc/iogate/docs/tutorial.md" ] || fail "there is no tutorial"
 bash -n "$PREFIX/share/bash-completion/completions/iogate" || fail "the completions are no bash"

@@ -334,6 +334,10 @@ pub(crate) struct UmountArgs {
     /// Even while files are open: nobody can enter it any more, and it ends when the last file is closed
     #[arg(long, short)]
     pub(crate) lazy: bool,
+
+    /// Where no mount of iogate's is there, that is no error
+    #[arg(long)]
+    pub(crate) if_mounted: bool,
 }
 
 /// Show what the gate of a mount does, or those of a server: sizes, waiting times, applications, files, connections

@@ -25,7 +25,7 @@ use cli::Command;
 use failure::Failure;
 
 fn main() -> ExitCode {
-    match usage::parse().and_then(|cli| run(cli.command)) {
+    match usage::parse().and_then(|cli| cli.map_or(Ok(()), |cli| run(cli.command))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.or_help(usage::help).report(),
     }

@@ -22,8 +22,12 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 
 /// Prints a result, unless its reader has seen enough.
 fn is_printed(text: &str) -> Result<bool, Failure> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    is_taken(io::stdout().lock().write_all(text.as_bytes()))
+}
+
+/// Whether standard output has taken what was written to it, to the last byte; not, if its reader has seen enough.
+pub(crate) fn is_taken(written: io::Result<()>) -> Result<bool, Failure> {
+    match written.and_then(|()| io::stdout().flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => {

@@ -4,12 +4,17 @@
 
 use std::ffi::OsString;
 use std::fmt::Write;
+use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::error::ErrorKind;
-use clap::{Command, CommandFactory, Parser};
+use clap::{Arg, Command, CommandFactory, Parser};
+use iogate_core::SchedulerKind;
+use iogate_core::device::Preset;
 
 use crate::cli::Cli;
 use crate::failure::Failure;
+use crate::output::is_taken;
 
 /// The commands by what people do with them, each in one group.
 const GROUPS: [(&str, &[&str]); 6] = [
@@ -33,37 +38,51 @@ const PLAIN: [(&str, &str); 5] = [
     ("number too large to fit in target type", "expected a smaller number"),
 ];
 
-/// The command that was asked for. Help and versions are printed, and end the program.
-pub(crate) fn parse() -> Result<Cli, Failure> {
+/// The command that was asked for; none where that was help or a version, which has been printed.
+pub(crate) fn parse() -> Result<Option<Cli>, Failure> {
     let arguments: Vec<OsString> = std::env::args_os().collect();
-    Cli::try_parse_from(&arguments).map_err(|error| match error.kind() {
+    let said = match Cli::try_parse_from(&arguments) {
+        Ok(cli) => return Ok(Some(cli)),
+        Err(said) => said,
+    };
+    let said = match said.kind() {
         // Asked for again with the overview, which takes time to make.
         ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            with_overview().get_matches_from(&arguments);
-            error.exit()
+            with_overview().try_get_matches_from(&arguments).err().unwrap_or(said)
         }
-        ErrorKind::DisplayVersion => error.exit(),
-        _ => refusal(&error.render().to_string(), &path(&arguments)),
-    })
+        _ => said,
+    };
+    match said.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => is_taken(said.print())?,
+        // A command without the one below it: help on standard error, and that exit status.
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => said.exit(),
+        _ => return Err(refusal(&said.render().to_string(), &path(&arguments))),
+    };
+    Ok(None)
 }
 
-/// All commands as help, man pages and completions show them.
+/// All commands as help, man pages and completions show them: each default in a paragraph of its own, whoever knows it, this program or the
+/// parser.
 pub(crate) fn command() -> Command {
     let names: Vec<String> =
         Cli::command().get_subcommands().map(|below| below.get_name().to_owned()).collect();
+    let tidied = |command| {
+        with_long_help(command, &|argument| {
+            let help = argument.get_long_help().or(argument.get_help())?;
+            default_apart(&help.to_string())
+        })
+    };
     names.iter().fold(Cli::command(), |command, name| command.mut_subcommand(name, tidied))
 }
 
-/// A command, and those below, whose long help has each default in a paragraph of its own, whoever knows it: this program, or the parser.
-fn tidied(command: Command) -> Command {
+/// A command, and those below, with other long help of arguments that it is changed for.
+fn with_long_help(command: Command, changed: &dyn Fn(&Arg) -> Option<String>) -> Command {
     let names: Vec<String> = command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
-    let command = names.iter().fold(command, |command, name| command.mut_subcommand(name, tidied));
-    command.mut_args(|argument| {
-        let help = argument.get_long_help().or(argument.get_help()).map(ToString::to_string);
-        match help.as_deref().and_then(default_apart) {
-            Some(help) => argument.long_help(help),
-            None => argument,
-        }
+    let below = |command| with_long_help(command, changed);
+    let command = names.iter().fold(command, |command, name| command.mut_subcommand(name, below));
+    command.mut_args(|argument| match changed(&argument) {
+        Some(help) => argument.long_help(help),
+        None => argument,
     })
 }
 
@@ -78,26 +97,99 @@ fn default_apart(help: &str) -> Option<String> {
 
 /// The same for man pages, where lines of a paragraph run together: each item of a list is one.
 pub(crate) fn command_for_man() -> Command {
-    fn apart(command: Command) -> Command {
-        let names: Vec<String> = command.get_subcommands().map(|below| below.get_name().to_owned()).collect();
-        let command = names.iter().fold(command, |command, name| command.mut_subcommand(name, apart));
-        command.mut_args(|argument| match argument.get_long_help().map(ToString::to_string) {
-            Some(help) => argument.long_help(help.replace("\n- ", "\n\n- ").replace("\n\n\n", "\n\n")),
-            None => argument,
-        })
+    with_long_help(command(), &|argument| {
+        let help = argument.get_long_help()?.to_string();
+        Some(help.replace("\n- ", "\n\n- ").replace("\n\n\n", "\n\n"))
+    })
+}
+
+/// The same for completions, which offer all that they are told of: without what is hidden, and with the names of schedulers and devices.
+pub(crate) fn command_for_completions() -> Command {
+    shown(&command())
+}
+
+fn shown(command: &Command) -> Command {
+    // The parser takes a name that is made while it runs for no other life than the program's, which ends with the script.
+    let name: &'static str = command.get_name().to_owned().leak();
+    let below = command.get_subcommands().filter(|below| !below.is_hide_set()).map(shown);
+    let arguments = command.get_arguments().filter(|argument| !argument.is_hide_set()).cloned();
+    let arguments = arguments.map(|argument| match argument.get_id().as_str() {
+        "scheduler" => argument.value_parser(named(schedulers())),
+        "device" => argument.value_parser(named(devices())),
+        _ => argument,
+    });
+    let shown = Command::new(name).version(env!("CARGO_PKG_VERSION")).subcommands(below).args(arguments);
+    match command.get_about() {
+        Some(about) => shown.about(about.clone()),
+        None => shown,
     }
-    apart(command())
+}
+
+/// Names with what each is.
+type Named = (&'static str, &'static str);
+
+fn schedulers() -> impl Iterator<Item = Named> {
+    let chosen = ("auto", "chosen, with its parameters");
+    SchedulerKind::ALL.into_iter().map(|kind| (kind.name(), kind.summary())).chain([chosen])
+}
+
+fn devices() -> impl Iterator<Item = Named> {
+    Preset::all().iter().map(|preset| (preset.name, preset.summary))
+}
+
+fn named(names: impl Iterator<Item = Named>) -> PossibleValuesParser {
+    names.map(|(name, what)| PossibleValue::new(name).help(what)).collect::<Vec<_>>().into()
+}
+
+/// Columns that long help of an argument is indented by.
+const INDENT: usize = 10;
+
+/// Items of a list in lines of a width, with what does not fit below the item's own text.
+fn hanging(help: &str, width: usize) -> String {
+    let lines = help.lines().map(|line| match line.starts_with("- ") {
+        true => wrapped(line, 0, 2, width),
+        false => line.into(),
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// A text in lines of a width: `begun` is the column where the first one begins, and `column` where others do.
+fn wrapped(text: &str, begun: usize, column: usize, width: usize) -> String {
+    let (mut wrapped, mut length) = (String::new(), begun);
+    for (index, word) in text.split(' ').enumerate() {
+        if index > 0 && length + 1 + word.chars().count() > width {
+            let _ = write!(wrapped, "\n{:column$}", "");
+            length = column;
+        } else if index > 0 {
+            wrapped.push(' ');
+            length += 1;
+        }
+        wrapped.push_str(word);
+        length += word.chars().count();
+    }
+    wrapped
 }
 
 fn with_overview() -> Command {
     let width = width();
-    let command = command().term_width(width);
+    let command = with_long_help(command(), &|argument| {
+        Some(hanging(&argument.get_long_help()?.to_string(), width - INDENT))
+    });
+    let command = command.term_width(width);
     let header = *command.get_styles().get_header();
+    let handbook = handbook().map_or(String::new(), |place| format!("\n\nThe handbook: {}", place.display()));
     let template = format!(
-        "{{about}}\n\n{{usage-heading}} {{usage}}{{after-help}}\n\n{header}Options:{header:#}\n{{options}}"
+        "{{about}}\n\n{{usage-heading}} {{usage}}{{after-help}}\n\n{header}Options:{header:#}\n{{options}}{handbook}"
     );
     let overview = overview(&command, width);
     command.help_template(template).after_help(overview)
+}
+
+/// The first page of the handbook, where the program is installed with it.
+fn handbook() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?;
+    let page = program.parent()?.parent()?.join("share/doc/iogate/docs/README.md");
+    page.is_file().then_some(page)
 }
 
 /// All commands, group by group, with what each is for.
@@ -111,20 +203,9 @@ fn overview(command: &Command, width: usize) -> String {
         for name in names {
             let about = command.find_subcommand(name).and_then(Command::get_about).map(ToString::to_string);
             let about = about.unwrap_or_else(|| "Print this overview, or the help of a command".into());
-            let mut line = format!("  {literal}{name}{literal:#}{:1$}", "", column - 2 - name.len());
-            let mut length = column;
-            for (index, word) in about.split(' ').enumerate() {
-                if index > 0 && length + 1 + word.chars().count() > width {
-                    let _ = write!(line, "\n{:column$}", "");
-                    length = column;
-                } else if index > 0 {
-                    line.push(' ');
-                    length += 1;
-                }
-                line.push_str(word);
-                length += word.chars().count();
-            }
-            let _ = writeln!(text, "{line}");
+            let gap = column - 2 - name.len();
+            let about = wrapped(&about, column, column, width);
+            let _ = writeln!(text, "  {literal}{name}{literal:#}{:gap$}{about}", "");
         }
     }
     text.trim().into()
@@ -161,19 +242,25 @@ fn path(arguments: &[OsString]) -> String {
 
 /// What clap says in several paragraphs, in a line and a hint.
 fn refusal(said: &str, path: &str) -> Failure {
+    let in_a_line = |paragraph: &str| paragraph.lines().map(str::trim).collect::<Vec<_>>().join(" ");
     let mut paragraphs = said.trim().split("\n\n").map(|paragraph| {
-        paragraph
-            .lines()
-            .map(str::trim)
-            .collect::<Vec<_>>()
-            .join(" ")
-            .replace("[possible values: ", "expected one of ")
+        // Of a usage each line is a way to call it.
+        match paragraph.strip_prefix("Usage: ") {
+            Some(ways) => format!("Usage: {}", ways.lines().map(str::trim).collect::<Vec<_>>().join(", or ")),
+            None => in_a_line(paragraph).replace("[possible values: ", "expected one of "),
+        }
     });
     let first = paragraphs.next().unwrap_or_default();
     let mut error = plain(first.strip_prefix("error: ").unwrap_or(&first).trim_end_matches(']'));
     if path == "iogate mount" {
         // Of two paths the first one is what flags may contradict; the parser counts the second one.
         error = error.replace("'[MOUNTPOINT]'", "'<SOURCE>'");
+    }
+    if error.ends_with("not provided: <COORD>...") {
+        // What a user has set in another shell, and not in this one.
+        return Failure::usage(anyhow::anyhow!("{error}, and IOGATE_COORD is not set here")).hint(format!(
+            "`{path} ADDRESS`, or `export IOGATE_COORD=ADDRESS`, as in unix:/run/coord or io1:7100"
+        ));
     }
     let mut hint = says_what_it_takes(path);
     for paragraph in paragraphs {
@@ -228,6 +315,26 @@ mod tests {
             assert!(widest.chars().count() <= width, "{widest}");
             assert!(text.contains("\n  mount        Mount a directory"), "{text}");
         }
+    }
+
+    #[test]
+    fn completions_offer_what_is_shown_and_names_that_are_known() {
+        let command = command_for_completions();
+        assert!(
+            command.find_subcommand("mount").is_some() && command.find_subcommand("demo-reader").is_none()
+        );
+        let mount = command.find_subcommand("mount").unwrap();
+        let argument = |name| mount.get_arguments().find(|argument| argument.get_id() == name);
+        assert!(argument("announce").is_none() && argument("remote").is_some());
+        let offered = |name| argument(name).unwrap().get_possible_values();
+        assert!(offered("scheduler").iter().any(|value| value.get_name() == "twins"));
+        assert!(offered("device").iter().any(|value| value.get_name() == "hdd"));
+    }
+
+    #[test]
+    fn items_of_a_list_hang() {
+        let help = "Which\n\n- a: one of\n- b: two";
+        assert_eq!(hanging(help, 9), "Which\n\n- a: one\n  of\n- b: two");
     }
 
     #[test]

@@ -64,6 +64,8 @@ const CASES: &[(i32, &str, &str)] = &[
     (1, "mount nowhere --read-only mnt", "the source nowhere must be a directory"),
     (2, "mount dir mnt --log -", "expected a file, as this is not written to standard output"),
     (2, "mount --remote 127.0.0.1:1 --retry-for soon mnt", "expected a time with its unit"),
+    (2, "mount --remote 127.0.0.1:1 --wait soon mnt", "expected a time with its unit"),
+    (2, "mount --remote 127.0.0.1:1 --wait 10ms --index 1 mnt", "expected a number below that of servers"),
     (2, "mount --remote 127.0.0.1:1 --tls-authorities x.pem mnt", "--tls-certificate <FILE>"),
     // Places.
     (1, "mount nowhere mnt", "the source nowhere must be a directory"),
@@ -105,6 +107,7 @@ const CASES: &[(i32, &str, &str)] = &[
     (1, "record 127.0.0.1:1 --out o.csv", "cannot be reached"),
     (2, "record dir --out o.csv --for soon", "expected a time with its unit"),
     (2, "record dir --out o.csv --rotate 1MiB --keep many", "expected a whole number"),
+    (2, "record dir --out o.csv --rotate 0", "expected 1 to "),
     (2, "why nowhere", "expected a mount point, a server's address"),
     (1, "why dir", "is not the root of an iogate mount"),
     (2, "why broken.toml", "broken.toml:1: "),
@@ -167,7 +170,7 @@ const CASES: &[(i32, &str, &str)] = &[
     // Turns.
     (2, "coord serve --listen nonsense --state s", "the port is missing"),
     (1, "coord serve --listen unix:s --state file", "file"),
-    (2, "coord status", "<COORD>"),
+    (2, "coord status", "<COORD>..., and IOGATE_COORD is not set here"),
     (2, "coord status nonsense", "the port is missing"),
     (1, "coord status unix:nowhere", "no coordinator answers: unix:nowhere cannot be reached"),
     (2, "coord release", "<TOKEN>"),

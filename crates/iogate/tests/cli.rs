@@ -244,6 +244,15 @@ fn lists_and_manuals_know_every_scheduler_and_command() {
     let page = std::fs::read_to_string(folder.path().join("man/iogate-replay.1")).unwrap();
     assert!(page.contains("issued_us"), "{page}");
     assert!(!folder.path().join("man/iogate-demo-reader.1").exists(), "hidden commands have no page");
+    let version = env!("CARGO_PKG_VERSION");
+    for (name, title) in [("iogate", "IOGATE"), ("iogate-coord-serve", "IOGATE-COORD-SERVE")] {
+        let page = std::fs::read_to_string(folder.path().join(format!("man/{name}.1"))).unwrap();
+        // A date that is not given is empty: what comes behind it is not taken for it.
+        let title = format!(".TH {title} 1 \"\" \"iogate {version}\" \"iogate\"");
+        assert!(page.lines().any(|line| line == title), "{page}");
+        assert!(page.lines().all(|line| line.trim_end() == line && line != ".SH EXTRA"), "{page}");
+        assert!(page.contains("share/doc/iogate/docs/"), "where the pages are that it names: {page}");
+    }
 }
 
 const SCENARIO: &str = "title = \"One reader\"\nrepetitions = 2\n\n[clients]\nnodes = 2\n\n[servers]\nnodes = 1\n\

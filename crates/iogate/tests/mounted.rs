@@ -277,6 +277,11 @@ fn a_mount_whose_process_was_killed_is_taken_off() {
     assert_eq!(std::fs::read_dir(&point).unwrap().count(), 0);
     let again = iogate().arg("umount").arg(&point).output().unwrap();
     assert!(text(&again.stderr).contains("is not a mount point"), "{}", text(&again.stderr));
+    for place in [&*point, Path::new("/proc")] {
+        let asked = iogate().args(["umount", "--if-mounted"]).arg(place).output().unwrap();
+        assert!(asked.status.success() && asked.stderr.is_empty(), "{}", text(&asked.stderr));
+    }
+    assert!(Path::new("/proc/self").exists(), "what is not iogate's is left alone");
 }
 
 /// A mount in the foreground, whose process is a child; both are gone when the test is over.
@@ -352,6 +357,68 @@ fn a_dead_mount_with_an_open_file_is_taken_off_and_one_in_use_says_how() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(!is_mounted(&mount.point()));
     drop(open);
+}
+
+/// A server that is not there at first, and a mount of it, that are gone when the test is over.
+struct LateServer {
+    folder: tempfile::TempDir,
+    server: Option<Child>,
+}
+
+impl LateServer {
+    fn point(&self) -> PathBuf {
+        self.folder.path().join("mount")
+    }
+
+    fn address(&self) -> String {
+        format!("unix:{}", self.folder.path().join("socket").display())
+    }
+}
+
+impl Drop for LateServer {
+    fn drop(&mut self) {
+        if is_mounted(&self.point()) {
+            let _ = iogate().args(["umount", "--lazy"]).arg(self.point()).status();
+        }
+        if let Some(server) = &mut self.server {
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+    }
+}
+
+#[test]
+fn a_mount_waits_for_a_server_that_is_not_there_yet_and_not_for_ever() {
+    if !can_mount() {
+        return eprintln!("skipped: /dev/fuse is not to be had");
+    }
+    let mut served = LateServer { folder: tempfile::tempdir().unwrap(), server: None };
+    for name in ["mount", "data"] {
+        std::fs::create_dir(served.folder.path().join(name)).unwrap();
+    }
+    std::fs::write(served.folder.path().join("data/file"), "content").unwrap();
+    let mount = |wait: &str| {
+        let args = ["mount", "--remote", &served.address(), "--wait", "1h", "--wait", wait];
+        let mut command = iogate();
+        command.args(args).arg(served.point()).stderr(Stdio::piped());
+        command
+    };
+    let late = mount("50ms").output().unwrap();
+    let said = text(&late.stderr);
+    assert_eq!(late.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("waits for at most 50ms: the server unix:"), "{said}");
+    assert_eq!(said.lines().filter(|line| line.starts_with("error: the server unix:")).count(), 1, "{said}");
+
+    let mut mounting = mount("1h").spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(mounting.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.starts_with("waits for "), "{said}");
+    let mut server = iogate();
+    server.args(["serve", "--with-parent", "--directory"]).arg(served.folder.path().join("data"));
+    let server = server.args(["--listen", &served.address()]).stdout(Stdio::null()).spawn().unwrap();
+    served.server = Some(server);
+    assert!(mounting.wait().unwrap().success());
+    assert_eq!(std::fs::read_to_string(served.point().join("file")).unwrap(), "content");
 }
 
 #[test]

@@ -105,6 +105,10 @@ fn a_command_has_a_turn_and_its_own_exit_status() {
     said(&output, 7, &[]);
     assert_eq!((text(&output.stdout).as_str(), text(&output.stderr).as_str()), ("none\n", ""));
     said(&run(&["sh", "-c", "kill -TERM $$"]), 128 + 15, &[]);
+    // Flags behind the command's name are its own, with `--` before it and without.
+    let short =
+        iogate(folder.path(), &["turn", "scratch", "--timeout", "60s", "sh", "-c", "exit 5", "--strict"]);
+    said(&{ short }.output().unwrap(), 5, &[]);
     said(&run(&["./nowhere"]), 127, &["error: ./nowhere cannot be run"]);
     said(&run(&["/"]), 126, &["cannot be run"]);
     assert_eq!(coordinator.entries(), 0, "no turn is left");

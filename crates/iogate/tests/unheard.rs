@@ -92,3 +92,33 @@ fn a_simulation_goes_on_where_it_was() {
     assert!(again.status.success(), "{}", again.status);
     assert!(!again.stdout.is_empty());
 }
+
+/// Help is a result as any other: whoever asked for it into a file learns that it is not there.
+#[test]
+fn help_that_cannot_be_written_is_an_error() {
+    for args in [
+        &["--help"][..],
+        &["-h"],
+        &["help"],
+        &["help", "mount"],
+        &["mount", "-h"],
+        &["coord", "serve", "--help"],
+        &["--version"],
+    ] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_iogate")).args(args).stdout(full).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
+        assert!(said.starts_with("error: standard output cannot be written: "), "{args:?}: {said}");
+        assert_eq!(said.lines().count(), 2, "{args:?}: a line and what to do: {said}");
+    }
+}
+
+/// Who has seen enough of it is not told so.
+#[test]
+fn help_that_is_read_in_part_is_no_error() {
+    let (read, write) = std::io::pipe().unwrap();
+    drop(read);
+    let output = Command::new(env!("CARGO_BIN_EXE_iogate")).arg("--help").stdout(write).output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
+}

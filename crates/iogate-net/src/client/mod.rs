@@ -170,6 +170,21 @@ pub enum ClientError {
     NoServer,
 }
 
+impl ClientError {
+    /// Whether a server was not there, which may be there later: it starts, or the network on the way to it does. Who is there and refuses,
+    /// or is not to be reached by this user or with these certificates, stays so.
+    pub fn may_pass(&self) -> bool {
+        let ClientError::Connect(ConnectError::Unreachable { source, .. }) = self else { return false };
+        let lasts = |kind| {
+            matches!(
+                kind,
+                io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData | io::ErrorKind::PermissionDenied
+            )
+        };
+        !lasts(source.kind())
+    }
+}
+
 impl From<ClientError> for io::Error {
     fn from(error: ClientError) -> io::Error {
         let kind = match &error {

@@ -34,6 +34,8 @@ const PROOF: &str = "How clients prove who they are";
 /// waits is kept in --state: a coordinator that is started again goes on where it was.
 #[derive(Debug, Args)]
 #[command(after_long_help = "docs/coordinator.md describes the rules, and what is kept.")]
+#[command(override_usage = "iogate coord serve [OPTIONS] --listen ADDRESS --state DIR
+       iogate coord serve [OPTIONS] --listen ADDRESS --etcd URL")]
 pub(crate) struct CoordServeArgs {
     /// Where to listen: HOST:PORT or unix:PATH; may be given several times
     #[arg(long, value_name = "ADDRESS", required = true)]

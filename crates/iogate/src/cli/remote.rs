@@ -30,6 +30,12 @@ pub(crate) struct RemoteArgs {
     #[arg(long, value_name = "TIME", default_value = "60s", conflicts_with = "second")]
     pub(crate) retry_for: Time,
 
+    /// How long to wait for servers that cannot be reached yet, as at boot [default: not at all]
+    ///
+    /// With a directory there is nothing to wait for. Of several, the last one counts.
+    #[arg(long, value_name = "TIME", overrides_with = "wait")]
+    pub(crate) wait: Option<Time>,
+
     /// The servers' export [default: the only one]
     #[arg(long, value_name = "NAME", conflicts_with = "second")]
     pub(crate) export: Option<String>,

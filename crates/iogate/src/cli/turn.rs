@@ -36,7 +36,7 @@ pub(crate) struct TurnArgs {
     pub(crate) strict: bool,
 
     /// The command and its arguments
-    #[arg(required = true, last = true, value_hint = ValueHint::CommandWithArguments)]
+    #[arg(required = true, trailing_var_arg = true, value_hint = ValueHint::CommandWithArguments)]
     pub(crate) command: Vec<OsString>,
 }
 

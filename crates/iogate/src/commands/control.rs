@@ -15,14 +15,16 @@ use crate::failure::Failure;
 use crate::output::{print_or_watch, quoted};
 
 pub(crate) fn umount(args: &UmountArgs) -> Result<(), Failure> {
-    iogate_fuse::unmount(&args.mountpoint, args.lazy).map_err(|error| match error {
-        MountError::InUse { .. } => {
+    match iogate_fuse::unmount(&args.mountpoint, args.lazy) {
+        Ok(()) => Ok(()),
+        Err(MountError::NotMounted { .. } | MountError::NotOurs { .. }) if args.if_mounted => Ok(()),
+        Err(error @ MountError::InUse { .. }) => {
             let again =
                 format!("`iogate umount --lazy {}` takes it off at once", quoted(args.mountpoint.display()));
-            Failure::failed(error).hint(again)
+            Err(Failure::failed(error).hint(again))
         }
-        error => Failure::failed(error),
-    })
+        Err(error) => Err(Failure::failed(error)),
+    }
 }
 
 pub(crate) fn set(args: &SetArgs) -> Result<(), Failure> {

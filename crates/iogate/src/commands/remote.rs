@@ -1,15 +1,21 @@
 //! Servers as a tree, by the flags that say which.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use iogate_net::Endpoint;
-use iogate_net::client::{self, ClientOptions, Remote, RemoteOptions};
+use iogate_net::client::{self, ClientError, ClientOptions, Remote, RemoteOptions};
 use iogate_net::transport::auth::{Credential, Munge};
 use iogate_net::transport::{TlsClient, dial_tls};
 
 use crate::cli::{Auth, RemoteArgs, Spread};
 use crate::failure::Failure;
+use crate::output::say;
+
+/// Between attempts to reach servers that are not there yet; it doubles up to the longest.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Names servers where no flag does: endpoints, separated by commas.
 const FORWARDERS: &str = "IOGATE_FORWARDERS";
@@ -43,7 +49,7 @@ pub(crate) fn name(endpoints: &[Endpoint]) -> String {
     endpoints.iter().map(Endpoint::to_string).collect::<Vec<String>>().join(",")
 }
 
-/// Connects to servers. Fails in a few seconds if one does not answer.
+/// Connects to servers. Fails in a few seconds if one does not answer, or after as long as is to be waited for them.
 pub(crate) fn connect(args: &RemoteArgs, endpoints: &[Endpoint]) -> Result<Arc<Remote>, Failure> {
     let node = rustix::system::uname();
     let mut client = ClientOptions {
@@ -66,9 +72,31 @@ pub(crate) fn connect(args: &RemoteArgs, endpoints: &[Endpoint]) -> Result<Arc<R
         Spread::Target => client::Spread::Target,
     };
     let options = RemoteOptions { client, spread, server: args.index, ..RemoteOptions::default() };
+    let wait = args.wait.map_or(Duration::ZERO, |wait| wait.0);
     // Its message has the cause in it.
-    let remote = Remote::connect(endpoints, &options).map_err(|error| anyhow!(error.to_string()))?;
-    Ok(Arc::new(remote))
+    let remote = reached(wait, || Remote::connect(endpoints, &options));
+    Ok(Arc::new(remote.map_err(|error| anyhow!(error.to_string()))?))
+}
+
+/// Tries again for a time while servers are not there yet, and says so.
+fn reached<T>(wait: Duration, connect: impl Fn() -> Result<T, ClientError>) -> Result<T, ClientError> {
+    let since = Instant::now();
+    let mut pause = Duration::ZERO;
+    loop {
+        let error = match connect() {
+            Err(error) if error.may_pass() => error,
+            result => return result,
+        };
+        let left = wait.saturating_sub(since.elapsed());
+        if left.is_zero() {
+            return Err(error);
+        }
+        if pause.is_zero() {
+            say(format_args!("waits for at most {wait:?}: {error}"));
+        }
+        pause = (pause + pause).clamp(PAUSE_MIN, PAUSE_MAX);
+        std::thread::sleep(pause.min(left));
+    }
 }
 
 /// How the servers are to know who mounts.

@@ -290,7 +290,7 @@ fn preload(library: &Path) -> Result<String, Failure> {
             "{}: LD_PRELOAD cannot name a path with a space or a colon",
             library.display()
         ))
-        .hint("give another with --library"));
+        .hint("link to it where there is neither, as by `ln -s`, and name that link with --library"));
     };
     let there = std::env::var_os("LD_PRELOAD").map(|there| there.to_string_lossy().into_owned());
     Ok(match there.filter(|there| !there.trim().is_empty()) {

@@ -227,3 +227,52 @@ impl Scene {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio, exit};
+
+    use rustix::process::{Pid, Signal, kill_process};
+
+    use super::*;
+
+    /// Says to this test, in a process of its own, when it is interrupted.
+    const WHEN: &str = "IOGATE_TEST_INTERRUPTED";
+    /// The exit status of a process that was not ended at once.
+    const WENT_ON: i32 = 3;
+
+    /// Takes interrupts, and is ready for one between runs or within one.
+    fn be_interrupted(when: &str) -> ! {
+        let interrupts = Interrupts::taken().unwrap();
+        let underway = (when != "before").then(|| Underway::begin(&interrupts.idle));
+        let underway = underway.filter(|_| when != "after");
+        println!("ready");
+        while interrupts.check().is_ok() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        drop(underway);
+        exit(WENT_ON);
+    }
+
+    #[test]
+    fn an_interrupt_ends_the_process_at_once_but_for_within_a_run() {
+        if let Ok(when) = std::env::var(WHEN) {
+            be_interrupted(&when);
+        }
+        let here = module_path!().split_once("::").unwrap().1;
+        let this = format!("{here}::an_interrupt_ends_the_process_at_once_but_for_within_a_run");
+        for (when, status) in [("before", 1), ("within", WENT_ON), ("after", 1)] {
+            let mut process = Command::new(std::env::current_exe().unwrap())
+                .args([&this, "--exact", "--nocapture"])
+                .env(WHEN, when)
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let out = BufReader::new(process.stdout.take().unwrap());
+            assert!(out.lines().any(|line| line.unwrap().ends_with("ready")), "{when}: it is not ready");
+            kill_process(Pid::from_child(&process), Signal::TERM).unwrap();
+            assert_eq!(process.wait().unwrap().code(), Some(status), "{when}");
+        }
+    }
+}
