@@ -193,7 +193,8 @@ impl Holder {
         Report { number: self.number, leaves: true, ..Report::default() }
     }
 
-    /// A grant has come. False: it answers no report, or an earlier one than the latest, or its lease is over.
+    /// A grant has come. False: it answers no report, or an earlier one than the latest, or its lease is over, or the one that the report
+    /// told of is.
     pub fn granted(&mut self, now: Time, grant: &Grant) -> bool {
         if self.has_left || !self.is_asking || grant.number != self.number {
             return false;
@@ -201,7 +202,10 @@ impl Holder {
         self.is_asking = false;
         self.every = grant.every;
         let until = self.sent + grant.lease;
-        if now >= until {
+        // The answer leaves the gate some of what the report says that it holds. If the lease by which it held that has run out meanwhile,
+        // the allotter may have given it to others before the report came.
+        let has_run_out = self.sent < self.until && self.until <= now;
+        if now >= until || has_run_out {
             self.due = now;
             return false;
         }
