@@ -5,6 +5,8 @@
 mod chaos;
 #[path = "global_policy/groups.rs"]
 mod groups;
+#[path = "global_policy/late.rs"]
+mod late;
 #[path = "global_policy/many.rs"]
 mod many;
 

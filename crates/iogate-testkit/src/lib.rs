@@ -1,8 +1,8 @@
-//! What tests of a gate, and of a lock table, need: a reference to compare it with, operations to drive it with, and a harness.
+//! What tests of a gate, of a lock table and of an allotter need: a reference to compare it with, operations to drive it with, and a harness.
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`mod@reference`] | a naive gate, a naive model of each scheduler, a naive lock table: lists and linear scans, nothing clever |
+//! | [`mod@reference`] | a naive gate, a naive model of each scheduler, a naive lock table, a naive allotter: lists and linear scans, nothing clever |
 //! | [`script`] | a gate's settings and a sequence of operations on it, printed a line each |
 //! | [`generate`] | random scripts |
 //! | [`harness`] | runs a script on a gate and the reference at once and compares every answer |

@@ -1,13 +1,22 @@
 //! Who gets what of a class's cap, and of the caps around it: gates, leases, parts.
+//!
+//! What becomes of a report, in this order:
+//!
+//! 1. `hear`: what it says of the gate, its part and by which answer it goes.
+//! 2. `take_in`: what it says of each class goes to that [`Class`], which adds up what its gates want and hold.
+//! 3. `divide`, if it is time: the total and the caps of branches are divided among what is within them, by the [`Division`].
+//! 4. `answer`: each class of the report is filled with its share, if that or a demand differs, and offers the gate its own of it, as far as
+//!    nobody else may still hold it.
+//!
+//! Classes and what is around them have numbers and stay where they are in lists. A gate keeps those of its last report, as the next one tells
+//! of the same ones in the same order, as a rule: then nothing is looked up by name.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
-use core::num::NonZeroU64;
 
 use super::class::Class;
 use super::division::Division;
-use super::fill::Want;
-use super::{Grant, Report, Terms, WHOLE};
+use super::{Demand, Grant, Report, Terms, WHOLE};
 use crate::hash::HashMap;
 use crate::policy::Leaf;
 use crate::request::AppId;
@@ -40,28 +49,28 @@ pub struct Allotter {
     alarms: BTreeSet<(Time, GateId)>,
     /// Gates that have left lately: when, which, and the number of the report that said so.
     left: VecDeque<(Time, GateId, u64)>,
-    classes: HashMap<Leaf, Class>,
-    /// What is around classes that are here: branches, and (`None`) all that there is.
-    pools: HashMap<Option<AppId>, Pool>,
+    /// Classes by number; those without a gate are vacant.
+    classes: Vec<Class>,
+    vacant: Vec<u32>,
+    numbers: HashMap<Leaf, u32>,
     /// Parts of all gates; of those of them that are absent; of those that nobody has heard of since the allotter began.
     parts: u64,
     parts_absent: u64,
     parts_unknown: Option<u64>,
-    /// How pools were divided, and when, if there are any that have a cap.
+    /// What is around classes that are here, and how and when it was divided, if more than caps of classes is.
     division: Division,
     divided_at: Option<Time>,
-    /// Demands of a class while it is divided.
+    /// For demands of a class while it is divided, and for what the next report tells of.
     demands: Vec<u64>,
+    spare: Vec<Known>,
 }
 
-/// What all classes in it have.
-#[derive(Debug)]
-struct Pool {
-    cap: Option<u64>,
-    /// What all gates may hold of them together.
-    committed: u128,
-    /// How many there are.
-    classes: usize,
+/// A class of a gate's report: its number, and where the gate was among its gates.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    leaf: Leaf,
+    class: u32,
+    place: u32,
 }
 
 #[derive(Debug)]
@@ -79,8 +88,8 @@ struct Gate {
     has_lease: bool,
     part_held: u64,
     part_offered: u64,
-    /// Classes that it has something of.
-    leaves: Vec<Leaf>,
+    /// Classes that it has something of, in the order of its report.
+    known: Vec<Known>,
     alarm: Time,
 }
 
@@ -128,14 +137,16 @@ impl Allotter {
             gates: BTreeMap::new(),
             alarms: BTreeSet::new(),
             left: VecDeque::new(),
-            classes: HashMap::default(),
-            pools: HashMap::default(),
+            classes: Vec::new(),
+            vacant: Vec::new(),
+            numbers: HashMap::default(),
             parts: 0,
             parts_absent: 0,
             parts_unknown: None,
             division: Division::default(),
             divided_at: None,
             demands: Vec::new(),
+            spare: Vec::new(),
         }
     }
 
@@ -156,18 +167,21 @@ impl Allotter {
 
     /// What there is of a class.
     pub fn allotted(&self, leaf: Leaf) -> Allotted {
-        self.classes.get(&leaf).map_or(Allotted::default(), Allotted::of)
+        self.numbers
+            .get(&leaf)
+            .map_or(Allotted::default(), |class| Allotted::of(&self.classes[*class as usize]))
     }
 
     /// What there is of each class, in no order.
     pub fn classes(&self) -> impl Iterator<Item = (Leaf, Allotted)> + '_ {
-        self.classes.iter().map(|(leaf, class)| (*leaf, Allotted::of(class)))
+        self.numbers.iter().map(|(leaf, class)| (*leaf, Allotted::of(&self.classes[*class as usize])))
     }
 
     /// What those within each branch have together, by number. O(classes at gates).
     pub fn branches(&self) -> BTreeMap<AppId, Allotted> {
         let mut branches: BTreeMap<AppId, (Allotted, BTreeSet<GateId>)> = BTreeMap::new();
-        for (leaf, class) in &self.classes {
+        for (leaf, class) in &self.numbers {
+            let class = &self.classes[*class as usize];
             let Allotted { demand, used, committed, .. } = Allotted::of(class);
             for branch in self.terms.policy.branches_around(leaf.within) {
                 let (sum, gates) = branches.entry(branch).or_default();
@@ -238,8 +252,8 @@ impl Allotter {
         let lease_end = gate.answers[0].map_or(now, |(_, sent)| sent + once);
         if gate.has_lease && now >= lease_end {
             gate.has_lease = false;
-            let leaves = core::mem::take(&mut gate.leaves);
-            leaves.into_iter().for_each(|leaf| self.clear(leaf, id, None));
+            let known = core::mem::take(&mut gate.known);
+            known.into_iter().for_each(|known| self.clear(known.class, id, None));
         }
         self.plan(id);
     }
@@ -265,51 +279,53 @@ impl Allotter {
         if gate.is_absent {
             self.parts_absent -= gate.part();
         }
-        gate.leaves.into_iter().for_each(|leaf| self.clear(leaf, id, None));
+        gate.known.into_iter().for_each(|known| self.clear(known.class, id, None));
     }
 
-    fn clear(&mut self, leaf: Leaf, id: GateId, number: Option<u64>) {
-        let Some(class) = self.classes.get_mut(&leaf) else { return };
-        let before = class.committed();
-        class.clear(id, number);
-        let (after, is_gone) = (class.committed(), class.gates().len() == 0);
-        self.commit(leaf, before, after);
-        if is_gone {
-            self.classes.remove(&leaf);
-            for around in around(&self.terms, leaf) {
-                let Some(pool) = self.pools.get_mut(&around) else { continue };
-                pool.classes -= 1;
-                if pool.classes == 0 {
-                    self.pools.remove(&around);
-                }
-            }
-        }
-    }
-
-    /// Gates may hold another sum of a class than before.
-    fn commit(&mut self, leaf: Leaf, before: u128, after: u128) {
-        for around in around(&self.terms, leaf) {
-            if let Some(pool) = self.pools.get_mut(&around) {
-                pool.committed = pool.committed - before + after;
-            }
-        }
-    }
-
-    /// A class is here, with this cap.
-    fn open(&mut self, leaf: Leaf, cap: u64) {
-        if self.classes.contains_key(&leaf) {
+    fn clear(&mut self, number: u32, id: GateId, report: Option<u64>) {
+        let class = &mut self.classes[number as usize];
+        if class.gates().len() == 0 {
             return;
         }
-        self.classes.insert(leaf, Class::new(cap));
-        for around in around(&self.terms, leaf) {
-            let cap = self.terms.policy.cap_around(around);
-            let pool = self.pools.entry(around).or_insert_with(|| {
+        let before = class.committed();
+        class.clear(id, report);
+        let (after, is_gone, leaf, pool) =
+            (class.committed(), class.gates().len() == 0, class.leaf, class.pool);
+        self.division.commit(pool, before, after);
+        if is_gone {
+            self.numbers.remove(&leaf);
+            self.vacant.push(number);
+            pool.into_iter().for_each(|pool| self.division.leave(pool));
+        }
+    }
+
+    /// The number of a class, a new one if need be; `None`: it has no cap.
+    fn open(&mut self, leaf: Leaf) -> Option<u32> {
+        if let Some(number) = self.numbers.get(&leaf) {
+            return Some(*number);
+        }
+        let cap = self.terms.cap_of(leaf)?;
+        let pool = self.terms.has_pools().then(|| {
+            let (pool, is_new) = self.division.enter(&self.terms.policy, leaf.within);
+            if is_new {
                 // Who waits for it does not wait for the next division.
                 self.divided_at = None;
-                Pool { cap: cap.map(NonZeroU64::get), committed: 0, classes: 0 }
-            });
-            pool.classes += 1;
-        }
+            }
+            pool
+        });
+        let class = Class::new(leaf, cap, pool, self.terms.want(leaf, 0));
+        let number = match self.vacant.pop() {
+            Some(number) => {
+                self.classes[number as usize] = class;
+                number
+            }
+            None => {
+                self.classes.push(class);
+                self.classes.len() as u32 - 1
+            }
+        };
+        self.numbers.insert(leaf, number);
+        Some(number)
     }
 
     /// What a report says of its gate.
@@ -333,7 +349,7 @@ impl Allotter {
                     has_lease: false,
                     part_held: 0,
                     part_offered: 0,
-                    leaves: Vec::new(),
+                    known: Vec::new(),
                     alarm: now,
                 },
             );
@@ -351,33 +367,49 @@ impl Allotter {
         self.parts_absent = self.parts_absent - absent_before + if gate.is_absent { part } else { 0 };
     }
 
-    /// What it says of classes.
+    /// What it says of classes. A gate tells of the same ones as before, in the same order, as a rule.
     fn take_in(&mut self, id: GateId, report: &Report) {
-        let mut leaves = Vec::with_capacity(report.classes.len());
-        for demand in &report.classes {
-            let leaf = demand.leaf;
-            let Some(cap) = self.terms.cap_of(leaf) else { continue };
-            self.open(leaf, cap);
-            let Some(class) = self.classes.get_mut(&leaf) else { continue };
-            let before = class.committed();
-            class.report(id, report.number, [demand.demand, demand.used, demand.held]);
-            let after = class.committed();
-            self.commit(leaf, before, after);
-            leaves.push(leaf);
-        }
         let Some(gate) = self.gates.get_mut(&id) else { return };
-        let old = core::mem::replace(&mut gate.leaves, leaves);
-        for leaf in old {
-            self.clear(leaf, id, Some(report.number));
+        let (mut old, mut new) = (core::mem::take(&mut gate.known), core::mem::take(&mut self.spare));
+        let (mut at, mut again) = (0, 0);
+        for Demand { leaf, demand, used, held } in report.classes.iter().copied() {
+            while old.get(at).is_some_and(|known| known.leaf < leaf) {
+                at += 1;
+            }
+            let mut known = match old.get(at).filter(|known| known.leaf == leaf) {
+                Some(known) => {
+                    (at, again) = (at + 1, again + 1);
+                    *known
+                }
+                None => match self.open(leaf) {
+                    Some(class) => Known { leaf, class, place: 0 },
+                    None => continue,
+                },
+            };
+            let class = &mut self.classes[known.class as usize];
+            let before = class.committed();
+            let place = class.report((id, known.place as usize), report.number, [demand, used, held]);
+            self.division.commit(class.pool, before, class.committed());
+            known.place = place as u32;
+            new.push(known);
+        }
+        if again < old.len() {
+            for known in &old {
+                self.clear(known.class, id, Some(report.number));
+            }
+        }
+        old.clear();
+        self.spare = old;
+        if let Some(gate) = self.gates.get_mut(&id) {
+            gate.known = new;
         }
     }
 
-    /// So much of a cap is not kept for gates that may use their parts of it.
-    fn usable(&self, cap: u64) -> u64 {
+    /// How much of every cap is kept for gates that may use their parts of it.
+    fn kept(&self) -> Kept {
         let is_early = self.now < self.began + self.terms.absent_max;
         let unknown = self.parts_unknown.filter(|_| is_early).unwrap_or(0);
-        let kept = u128::from(cap) * u128::from(self.parts_absent + unknown);
-        cap.saturating_sub(u64::try_from(kept.div_ceil(u128::from(WHOLE))).unwrap_or(u64::MAX))
+        Kept(u128::from(self.parts_absent + unknown))
     }
 
     /// Divides the total and the caps of branches among what is in them, if it is time.
@@ -389,46 +421,36 @@ impl Allotter {
         if self.divided_at.is_some_and(|at| self.now.since(at) < pause) {
             return;
         }
-        let wants = self.classes.iter().map(|(leaf, class)| (*leaf, self.want(*leaf, class)));
-        self.division = Division::of(&self.terms.policy, |cap| self.usable(cap), wants);
+        self.division.begin();
+        for class in self.classes.iter().filter(|class| class.gates().len() > 0) {
+            if let Some(pool) = class.pool {
+                self.division.want(pool, class.want());
+            }
+        }
+        let kept = self.kept();
+        self.division.finish(|cap| kept.usable(cap));
         self.divided_at = Some(self.now);
     }
 
-    fn want(&self, leaf: Leaf, class: &Class) -> Want {
-        self.terms.want(leaf, narrow(class.demand()).min(class.cap))
-    }
-
-    /// How much of a class may be given that nobody holds: of it, and of all that it is within.
-    fn free(&self, leaf: Leaf, class: &Class) -> u64 {
-        let left = |cap: u64, committed: u128| self.usable(cap).saturating_sub(narrow(committed));
-        let pools = around(&self.terms, leaf).filter_map(|around| self.pools.get(&around));
-        let around = pools.filter_map(|pool| Some(left(pool.cap?, pool.committed)));
-        around.fold(left(class.cap, class.committed()), u64::min)
-    }
-
     fn answer(&mut self, id: GateId, report: &Report) -> Grant {
-        let now = self.now;
+        let (now, kept) = (self.now, self.kept());
         let learns = now < self.began + self.once();
         self.divide();
         let mut demands = core::mem::take(&mut self.demands);
         let mut granted = Vec::with_capacity(report.classes.len());
-        for demand in &report.classes {
-            let leaf = demand.leaf;
-            let Some(class) = self.classes.get(&leaf) else { continue };
-            let usable = self.usable(class.cap);
-            let share = match self.terms.has_pools() {
-                true => self.division.share(leaf, &self.want(leaf, class)),
-                false => usable,
-            };
-            let free = self.free(leaf, class);
-            let Some(class) = self.classes.get_mut(&leaf) else { continue };
+        for known in self.gates.get(&id).into_iter().flat_map(|gate| &gate.known) {
+            let class = &mut self.classes[known.class as usize];
+            let usable = kept.usable(class.cap);
             if class.is_due(now, usable, self.divided_at, PAUSE) {
+                let share = class.pool.map_or(usable, |pool| self.division.share(pool, &class.want()));
                 class.fill(now, usable, share, &mut demands);
             }
             let before = class.committed();
-            granted.push((leaf, class.offer(id, free, learns)));
-            let after = class.committed();
-            self.commit(leaf, before, after);
+            // How much may be given that nobody holds: of the class, and of all that it is within.
+            let own = usable.saturating_sub(narrow(before));
+            let free = own.min(self.division.free(class.pool, |cap| kept.usable(cap)));
+            granted.push((known.leaf, class.offer((id, known.place as usize), free, learns)));
+            self.division.commit(class.pool, before, class.committed());
         }
         self.demands = demands;
         let part = self.offer_part(id);
@@ -464,8 +486,14 @@ impl Allotter {
     }
 }
 
-/// What is around a class, from the inside out, at last all that there is; nothing, where only caps of classes are divided.
-fn around(terms: &Terms, leaf: Leaf) -> impl Iterator<Item = Option<AppId>> + '_ {
-    let has_pools = terms.has_pools();
-    terms.policy.branches_around(leaf.within).map(Some).chain([None]).take_while(move |_| has_pools)
+/// Parts that are kept for gates that may use them, together, in 2^-32.
+#[derive(Clone, Copy)]
+struct Kept(u128);
+
+impl Kept {
+    /// So much of a cap is not.
+    fn usable(self, cap: u64) -> u64 {
+        let kept = (u128::from(cap) * self.0).div_ceil(u128::from(WHOLE));
+        cap.saturating_sub(u64::try_from(kept).unwrap_or(u64::MAX))
+    }
 }

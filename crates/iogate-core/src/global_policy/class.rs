@@ -3,7 +3,9 @@
 use alloc::vec::Vec;
 
 use super::allotter::GateId;
-use super::fill::level;
+use super::division::PoolId;
+use super::fill::{Want, level};
+use crate::policy::Leaf;
 use crate::time::{Span, Time};
 
 /// One class at one gate.
@@ -28,7 +30,11 @@ impl Place {
 /// One class: its cap, and what each gate may hold of it.
 #[derive(Clone, Debug)]
 pub(super) struct Class {
+    pub(super) leaf: Leaf,
     pub(super) cap: u64,
+    /// What it is within, if more than caps of classes is divided, and what it asks of that but for its demand.
+    pub(super) pool: Option<PoolId>,
+    claim: Want,
     /// By gate.
     places: Vec<Place>,
     /// What all gates may hold together.
@@ -40,8 +46,9 @@ pub(super) struct Class {
     level: u64,
     spare: u64,
     filled_at: Option<Time>,
-    /// How much of the cap there was to divide.
+    /// How much of the cap there was to divide, and how much of that was divided.
     usable: u64,
+    budget: u64,
     is_stale: bool,
 }
 
@@ -49,9 +56,12 @@ pub(super) struct Class {
 const FEW: usize = 16;
 
 impl Class {
-    pub(super) fn new(cap: u64) -> Class {
+    pub(super) fn new(leaf: Leaf, cap: u64, pool: Option<PoolId>, claim: Want) -> Class {
         Class {
+            leaf,
             cap,
+            pool,
+            claim,
             places: Vec::new(),
             committed: 0,
             demand: 0,
@@ -60,6 +70,7 @@ impl Class {
             spare: 0,
             filled_at: None,
             usable: 0,
+            budget: 0,
             is_stale: true,
         }
     }
@@ -81,15 +92,29 @@ impl Class {
         self.places.iter().map(|place| place.gate)
     }
 
-    fn find(&self, gate: GateId) -> Result<usize, usize> {
-        self.places.binary_search_by_key(&gate, |place| place.gate)
+    /// What it asks of what it is within.
+    pub(super) fn want(&self) -> Want {
+        Want { demand: u64::try_from(self.demand).unwrap_or(u64::MAX).min(self.cap), ..self.claim }
     }
 
-    /// A gate's latest report says this; what it was offered before is void.
-    pub(super) fn report(&mut self, gate: GateId, number: u64, [demand, used, held]: [u64; 3]) {
+    /// Where a gate is, or would be; it was `there` when that was asked last.
+    fn find(&self, gate: GateId, there: usize) -> Result<usize, usize> {
+        match self.places.get(there) {
+            Some(place) if place.gate == gate => Ok(there),
+            _ => self.places.binary_search_by_key(&gate, |place| place.gate),
+        }
+    }
+
+    /// A gate's latest report says this; what it was offered before is void. Returns where the gate is, which was `there`.
+    pub(super) fn report(
+        &mut self,
+        (gate, there): (GateId, usize),
+        number: u64,
+        [demand, used, held]: [u64; 3],
+    ) -> usize {
         let demand = demand.min(self.cap);
         let new = Place { gate, demand, used, held, offered: 0, number };
-        let at = match self.find(gate) {
+        let at = match self.find(gate, there) {
             Ok(at) => at,
             Err(at) => {
                 self.places.insert(at, Place { demand: 0, used: 0, held: 0, offered: 0, ..new });
@@ -102,11 +127,12 @@ impl Class {
         self.demand = self.demand - u128::from(old.demand) + u128::from(demand);
         self.used = self.used - u128::from(old.used) + u128::from(used);
         self.committed = self.committed - u128::from(old.committed()) + u128::from(held);
+        at
     }
 
     /// A gate has nothing of it any more, unless the report with this `number` said so.
     pub(super) fn clear(&mut self, gate: GateId, number: Option<u64>) {
-        let Ok(at) = self.find(gate) else { return };
+        let Ok(at) = self.find(gate, 0) else { return };
         if Some(self.places[at].number) == number {
             return;
         }
@@ -126,9 +152,14 @@ impl Class {
         self.is_stale && (self.places.len() <= FEW || now.since(filled_at) >= pause)
     }
 
-    /// Divides what is `usable` of it, or its share of what it is within if that is less, over the gates: O(n log n).
+    /// Divides what is `usable` of it, or its share of what it is within if that is less, over the gates: O(n log n), if it differs.
     pub(super) fn fill(&mut self, now: Time, usable: u64, share: u64, demands: &mut Vec<u64>) {
         let budget = usable.min(share);
+        let is_same = self.filled_at.is_some() && self.budget == budget && !self.is_stale;
+        (self.filled_at, self.usable, self.budget, self.is_stale) = (Some(now), usable, budget, false);
+        if is_same {
+            return;
+        }
         demands.clear();
         demands.extend(self.places.iter().map(|place| place.demand).filter(|demand| *demand > 0));
         self.level = level(budget, demands);
@@ -136,13 +167,12 @@ impl Class {
         let parts = demands.len() as u64 + 1;
         let asked: u64 = demands.iter().fold(0, |sum, demand| sum.saturating_add(*demand));
         self.spare = if self.level == u64::MAX { budget.saturating_sub(asked) / parts } else { 0 };
-        (self.filled_at, self.usable, self.is_stale) = (Some(now), usable, false);
     }
 
     /// Offers a gate what it is to have, but no more beyond what it holds than there is free. While the allotter `learns`: what it
     /// holds. Returns the offer.
-    pub(super) fn offer(&mut self, gate: GateId, free: u64, learns: bool) -> u64 {
-        let Ok(at) = self.find(gate) else { return 0 };
+    pub(super) fn offer(&mut self, (gate, there): (GateId, usize), free: u64, learns: bool) -> u64 {
+        let Ok(at) = self.find(gate, there) else { return 0 };
         let place = &mut self.places[at];
         let target = match place.demand {
             0 => 0,

@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::division::Division;
+use super::division::{Division, PoolId};
 use super::fill::Want;
 use super::meter::{Meter, Usage};
 use super::{Demand, Grant, Report, Terms, TooManyClasses, WHOLE};
@@ -48,10 +48,16 @@ pub struct Holder {
     part: u64,
     has_left: bool,
     classes: BTreeMap<Leaf, Held>,
+    /// How its part of the total and of caps of branches is divided, if there are any.
+    division: Division,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Held {
+    cap: u64,
+    /// What it is within, if more than caps of classes is divided, and what it asks of that but for its demand.
+    pool: Option<PoolId>,
+    claim: Want,
     /// By the lease, and by the one before.
     granted: u64,
     before: u64,
@@ -60,6 +66,18 @@ struct Held {
     meter: Meter,
     /// Whether the gate still knows the class.
     is_seen: bool,
+}
+
+impl Held {
+    fn new(cap: u64, pool: Option<PoolId>, claim: Want) -> Held {
+        let meter = Meter::default();
+        Held { cap, pool, claim, granted: 0, before: 0, alone: 0, meter, is_seen: false }
+    }
+
+    /// What it asks of what it is within, where the gate has this part of every cap.
+    fn want(&self, part: u64) -> Want {
+        Want { demand: self.meter.demand().min(part_of(self.cap, part)), ..self.claim }
+    }
 }
 
 /// The answer to a report is given up after so many times the time between reports.
@@ -84,6 +102,7 @@ impl Holder {
             part: 0,
             has_left: false,
             classes: BTreeMap::new(),
+            division: Division::default(),
         }
     }
 
@@ -103,18 +122,20 @@ impl Holder {
 
     /// What a class may use at `now`, in bytes a second; `None`: as much as it likes, as it has no cap.
     pub fn rate(&self, now: Time, leaf: Leaf) -> Option<u64> {
-        let cap = self.terms.cap_of(leaf)?;
-        let Some(held) = self.classes.get(&leaf) else { return Some(0) };
-        Some(match self.phase(now) {
-            Phase::Lease => held.granted,
-            Phase::Grace => held.granted.min(self.alone(cap, held)),
-            Phase::Alone => self.alone(cap, held),
-            Phase::New | Phase::Left => 0,
-        })
+        match self.classes.get(&leaf) {
+            Some(held) => Some(self.rate_of(self.phase(now), held)),
+            None => self.terms.cap_of(leaf).map(|_| 0),
+        }
     }
 
-    fn alone(&self, cap: u64, held: &Held) -> u64 {
-        if self.terms.has_pools() { held.alone } else { self.part_of(cap) }
+    fn rate_of(&self, phase: Phase, held: &Held) -> u64 {
+        let alone = || if held.pool.is_some() { held.alone } else { part_of(held.cap, self.part_in_use()) };
+        match phase {
+            Phase::Lease => held.granted,
+            Phase::Grace => held.granted.min(alone()),
+            Phase::Alone => alone(),
+            Phase::New | Phase::Left => 0,
+        }
     }
 
     /// Its part of every cap, in 2^-32, for when nobody answers.
@@ -124,7 +145,8 @@ impl Holder {
 
     /// What each class that has something may use at `now`: for [`Gate::allot`](crate::Gate::allot).
     pub fn rates(&self, now: Time) -> impl Iterator<Item = (Leaf, u64)> + '_ {
-        self.classes.keys().filter_map(move |leaf| Some((*leaf, self.rate(now, *leaf)?)))
+        let phase = self.phase(now);
+        self.classes.iter().map(move |(leaf, held)| (*leaf, self.rate_of(phase, held)))
     }
 
     /// When rates next change by themselves.
@@ -165,7 +187,7 @@ impl Holder {
             leaf: *leaf,
             demand: held.meter.demand(),
             used: held.meter.used(),
-            held: self.rate(now, *leaf).unwrap_or(0),
+            held: self.rate_of(phase, held),
         };
         let has_something = |demand: &Demand| demand.demand > 0 || demand.held > 0;
         let mut classes: Vec<Demand> = self.classes.iter().map(of).filter(has_something).collect();
@@ -189,11 +211,13 @@ impl Holder {
     pub fn leave(&mut self) -> Report {
         self.has_left = true;
         self.classes.clear();
+        self.division = Division::default();
         self.number += 1;
         Report { number: self.number, leaves: true, ..Report::default() }
     }
 
-    /// A grant has come. False: it answers no report, or an earlier one than the latest, or its lease is over.
+    /// A grant has come. False: it answers no report, or an earlier one than the latest, or its lease is over, or the one that the report
+    /// told of is.
     pub fn granted(&mut self, now: Time, grant: &Grant) -> bool {
         if self.has_left || !self.is_asking || grant.number != self.number {
             return false;
@@ -201,7 +225,10 @@ impl Holder {
         self.is_asking = false;
         self.every = grant.every;
         let until = self.sent + grant.lease;
-        if now >= until {
+        // The answer leaves the gate some of what the report says that it holds. If the lease by which it held that has run out meanwhile,
+        // the allotter may have given it to others before the report came.
+        let has_run_out = self.sent < self.until && self.until <= now;
+        if now >= until || has_run_out {
             self.due = now;
             return false;
         }
@@ -231,8 +258,8 @@ impl Holder {
     fn take_part(&mut self, now: Time, grant: &Grant) {
         let part = u64::from(grant.part);
         if self.applied == 0 || part > self.part {
-            let rates: Vec<u64> =
-                self.classes.keys().map(|leaf| self.rate(now, *leaf).unwrap_or(0)).collect();
+            let phase = self.phase(now);
+            let rates: Vec<u64> = self.classes.values().map(|held| self.rate_of(phase, held)).collect();
             self.classes.values_mut().zip(rates).for_each(|(held, rate)| held.granted = rate);
             (self.applied, self.until) = (grant.number, now);
         } else if self.phase(now) == Phase::Alone {
@@ -247,29 +274,44 @@ impl Holder {
     fn observe(&mut self, now: Time, usages: impl IntoIterator<Item = Usage>) {
         self.classes.values_mut().for_each(|held| held.is_seen = false);
         for usage in usages {
-            if self.terms.cap_of(usage.leaf).is_none() {
-                continue;
-            }
-            let rate = self.rate(now, usage.leaf).unwrap_or(0);
-            let held = self.classes.entry(usage.leaf).or_default();
-            held.meter.observe(now, &usage, rate, self.every);
+            let rate = self.rate(now, usage.leaf);
+            let held = match self.classes.get_mut(&usage.leaf) {
+                Some(held) => held,
+                None => {
+                    let Some(new) = self.open(usage.leaf) else { continue };
+                    self.classes.entry(usage.leaf).or_insert(new)
+                }
+            };
+            held.meter.observe(now, &usage, rate.unwrap_or(0), self.every);
             held.is_seen = true;
         }
-        self.classes.retain(|_, held| held.is_seen || held.granted > 0);
+        let division = &mut self.division;
+        self.classes.retain(|_, held| {
+            let stays = held.is_seen || held.granted > 0;
+            held.pool.filter(|_| !stays).into_iter().for_each(|pool| division.leave(pool));
+            stays
+        });
         for (leaf, held) in self.classes.iter_mut().filter(|(_, held)| !held.is_seen) {
             held.meter.observe(now, &Usage { leaf: *leaf, ..Usage::default() }, held.granted, self.every);
         }
         self.divide_part();
     }
 
-    /// Its part of a cap.
-    fn part_of(&self, cap: u64) -> u64 {
-        let part = match self.applied {
+    /// A class that it has not had; `None`: it has no cap.
+    fn open(&mut self, leaf: Leaf) -> Option<Held> {
+        let cap = self.terms.cap_of(leaf)?;
+        let enter = || self.division.enter(&self.terms.policy, leaf.within).0;
+        let pool = self.terms.has_pools().then(enter);
+        Some(Held::new(cap, pool, self.terms.want(leaf, 0)))
+    }
+
+    /// Its part of every cap, in 2^-32, as it is to be used without a lease.
+    fn part_in_use(&self) -> u64 {
+        match self.applied {
             0 => WHOLE.checked_div(self.expected.into()).unwrap_or(0),
             // 0, too: others have not given up yet what is to be its part.
             _ => self.part,
-        };
-        (u128::from(cap) * u128::from(part) / u128::from(WHOLE)) as u64
+        }
     }
 
     /// Its part of a total, and of the caps of branches, is divided among its classes as the allotter divides all of it.
@@ -277,15 +319,21 @@ impl Holder {
         if !self.terms.has_pools() {
             return;
         }
-        let of = |(leaf, held): (&Leaf, &Held)| {
-            let most = self.part_of(self.terms.cap_of(*leaf).unwrap_or(0));
-            (most, self.terms.want(*leaf, held.meter.demand().min(most)))
-        };
-        let wants: Vec<(u64, Want)> = self.classes.iter().map(of).collect();
-        let each = self.classes.keys().zip(&wants).map(|(leaf, (_, want))| (*leaf, *want));
-        let division = Division::of(&self.terms.policy, |cap| self.part_of(cap), each);
-        for ((leaf, held), (most, want)) in self.classes.iter_mut().zip(&wants) {
-            held.alone = division.share(*leaf, want).min(*most);
+        let part = self.part_in_use();
+        self.division.begin();
+        for held in self.classes.values() {
+            if let Some(pool) = held.pool {
+                self.division.want(pool, held.want(part));
+            }
+        }
+        self.division.finish(|cap| part_of(cap, part));
+        for held in self.classes.values_mut() {
+            let share = held.pool.map_or(0, |pool| self.division.share(pool, &held.want(part)));
+            held.alone = share.min(part_of(held.cap, part));
         }
     }
+}
+
+fn part_of(cap: u64, part: u64) -> u64 {
+    (u128::from(cap) * u128::from(part) / u128::from(WHOLE)) as u64
 }

@@ -10,7 +10,8 @@
 //!   branch together are never more than its cap.
 //! - *No two gates hold the same byte a second*: what is taken away from one gate is given to another only when the first has said that it
 //!   has given it up, or its lease has run out. A holder keeps to this: one report is on its way at a time, and only the answer to the
-//!   latest one counts. So a report says all that its gate holds, and no answer to an earlier one is taken any more.
+//!   latest one counts. So a report says all that its gate holds, and no answer to an earlier one is taken any more. Nor is one that comes
+//!   when the lease is over of which the report told: the allotter may have taken it for over before the report came.
 //! - *Whose clock*: a lease runs from when the report was *sent*, by the holder's clock, and from when the grant was sent, by the
 //!   allotter's, which is later. Clocks need not agree on the time, only on how long a lease takes: to within `skew`.
 //! - *Nobody answers*: a holder keeps its lease to its end, then the less of that and its *part* of the cap for [`Terms::grace`], then

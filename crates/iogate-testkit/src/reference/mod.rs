@@ -37,6 +37,7 @@
 //! | quanta, priced waits | as at the head of `crates/iogate-core/src/sched/priced.rs`; the queue that is asked again when all wait is the one with the earliest deadline, of equal ones the first reason, then the queue that came first |
 //! | quanta, history of idle queues | never forgotten here: scripts use few files |
 
+mod allotter;
 mod coord;
 mod fifo;
 mod gate;
@@ -51,6 +52,7 @@ mod windows;
 use iogate_core::sched::{Prices, param};
 use iogate_core::{AppId, FileId, Op, RequestId, SchedulerConfig, SchedulerKind, TargetId, Time, WaitReason};
 
+pub use allotter::ReferenceAllotter;
 pub use coord::ReferenceTable;
 pub use gate::{Counts, ReferenceGate};
 pub use priced::Counts as ThinkCounts;
