@@ -12,6 +12,7 @@
 //! | [`candidates`] | the schedulers that are considered |
 //! | [`meter`] | what the storage charges, learnt from a gate's dispatches |
 //! | `judging` | a window that is being judged, and what is kept of it |
+//! | `ledger` | how far behind `fifo` applications are |
 //! | `reference` | what requests cost by themselves |
 //! | [`prior`] | what is chosen before anything can be simulated: a tree that was learnt from many situations |
 //! | `turns` | two schedulers measured in turns, where a prediction says too little |
@@ -35,6 +36,7 @@ mod correction;
 pub mod driver;
 pub mod features;
 mod judging;
+mod ledger;
 pub mod live;
 mod load;
 pub mod meter;

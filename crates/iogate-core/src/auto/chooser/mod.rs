@@ -8,6 +8,9 @@
 //! What measurements say of a change is kept, for each kind of load, and corrects what is simulated of it from then on (`correction`). A
 //! gain that could as well be an error is measured in turns with what is in use before anything is changed (`turns`).
 //!
+//! Where prices are known, what is expected to slow somebody down is chosen only while nobody is behind `fifo`, and left as soon as somebody
+//! is (`guarding`).
+//!
 //! Before all that, after the first completions, a prior may say what to begin with (`prior`). Dispatches that have never been measured are
 //! tried for a moment (`probing`).
 //!
@@ -17,6 +20,7 @@
 
 mod beginning;
 mod expecting;
+mod guarding;
 mod probing;
 mod proposal;
 mod turning;
@@ -29,6 +33,7 @@ use alloc::vec::Vec;
 use super::candidates::{Candidates, one_at_a_time};
 use super::correction::{Corrections, Measured};
 use super::judging::{Judging, PART_MIN, Rate, Seen, Stage, Trial};
+use super::ledger::Ledger;
 use super::objective::{HARM_MAX, Ln, Score, exp_thousandths, ln_ratio};
 use super::pricing::Pricing;
 use super::prior::{Prior, Traits};
@@ -97,6 +102,10 @@ pub struct Chooser {
     wait: Span,
     /// By how much changes that were taken back have shown less than they promised; it fades.
     miss: Ln,
+    /// How far behind `fifo` applications are.
+    ledger: Ledger,
+    /// How much too long predictions of `fifo` were while it was in use, of this load.
+    bias_of_fifo: Option<Ln>,
     /// What a gain had to exceed in the last window.
     threshold: Ln,
     corrections: Corrections,
@@ -161,6 +170,8 @@ impl Chooser {
             proposal: None,
             wait: Span::ZERO,
             miss: 0,
+            ledger: Ledger::new(now),
+            bias_of_fifo: None,
             threshold: 0,
             corrections: Corrections::default(),
             turns: None,
@@ -248,7 +259,7 @@ impl Chooser {
             self.errors.clear();
             self.trial = None;
             self.probing.forget();
-            (self.age, self.miss) = (0, 0);
+            (self.age, self.miss, self.bias_of_fifo) = (0, 0, None);
             // What changes soon after a change of its own may be its own effect.
             self.gains -= u32::from(self.gains > 0 && self.dwelt >= WINDOWS as u64);
         }
@@ -381,6 +392,10 @@ impl Chooser {
             })
             .collect();
         self.miss -= self.miss / FADE;
+        if self.is_to_be_left(judging, now) {
+            self.trial = None;
+            return self.set_proposal(0, Reason::Harm, 0);
+        }
         if let Some(trial) = self.trial.take() {
             if let Some(shown) = judging.shown(&trial) {
                 if trial.windows < TRIAL_WINDOWS && shown < trial.promised / 2 && shown > -GAIN_MIN {
@@ -461,10 +476,7 @@ impl Chooser {
         let mut best: Option<(usize, Ln)> = None;
         let mut sure_best = best;
         for &(index, _) in &judging.done {
-            // Who is slower than simulated may harm more than is simulated.
-            let score = self.score(index);
-            let worst = score.worst - self.correction(index).min(0);
-            if index == self.used || !(Score { worst, ..score }).is_harmless() {
+            if index == self.used || !self.may_be_in_force(index, window) {
                 continue;
             }
             let gain = self.gain(index);
@@ -483,7 +495,7 @@ impl Chooser {
         let Some((index, gain)) = sure_best else { return };
         // While the load stays the same, each further change must be waited for twice as long.
         let waited = self.dwelt >= (1 << self.gains.min(40)) / 4;
-        let reason = match in_use.is_harmless() {
+        let reason = match self.is_guarded() || in_use.is_harmless() {
             // Who serves one client after the other harms the others in any one window.
             false if seen(self.used) >= WINDOWS_SURE => Reason::Harm,
             _ if gain > self.threshold && waited => Reason::Gain,
@@ -574,7 +586,8 @@ impl Chooser {
         let judging = self.judging.as_ref().map_or(0, |judging| judging.allocated_bytes());
         let history: usize = self.history.iter().map(Seen::allocated_bytes).sum();
         let turns = self.turns.as_ref().map_or(0, |turns| turns.allocated_bytes());
-        self.reader.allocated_bytes() + judging + history + turns + self.corrections.allocated_bytes()
+        let kept = self.corrections.allocated_bytes() + self.ledger.allocated_bytes();
+        self.reader.allocated_bytes() + judging + history + turns + kept
     }
 }
 
