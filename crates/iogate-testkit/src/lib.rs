@@ -1,4 +1,4 @@
-//! What tests of a gate, of a lock table and of an allotter need: a reference to compare it with, operations to drive it with, and a harness.
+//! What tests of a gate, a lock table and an allotter need: a reference to compare it with, operations to drive it with, and a harness.
 //!
 //! | module | purpose |
 //! |---|---|

@@ -5,11 +5,11 @@
 //! 1. `hear`: what it says of the gate, its part and by which answer it goes.
 //! 2. `take_in`: what it says of each class goes to that [`Class`], which adds up what its gates want and hold.
 //! 3. `divide`, if it is time: the total and the caps of branches are divided among what is within them, by the [`Division`].
-//! 4. `answer`: each class of the report is filled with its share, if that or a demand differs, and offers the gate its own of it, as far as
-//!    nobody else may still hold it.
+//! 4. `answer`: each class of the report is filled with its share, if that or a demand differs, and offers the gate its own of it, as far
+//!    as nobody else may still hold it.
 //!
-//! Classes and what is around them have numbers and stay where they are in lists. A gate keeps those of its last report, as the next one tells
-//! of the same ones in the same order, as a rule: then nothing is looked up by name.
+//! Classes and what is around them have numbers and stay where they are in lists. A gate keeps those of its last report, as the next one
+//! tells of the same ones in the same order, as a rule: then nothing is looked up by name.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;

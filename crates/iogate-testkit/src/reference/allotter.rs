@@ -1,5 +1,5 @@
-//! Who gets what of caps that many gates share, written from the rules: what gates have said and were offered is one list, and everything else
-//! is counted anew from it with every report.
+//! Who gets what of caps that many gates share, written from the rules: what gates have said and were offered is one list, and all else is
+//! counted anew from it with every report.
 //!
 //! Only what may be older than the list is kept: how far a class, and what is around classes, was filled when it was divided last.
 
