@@ -493,6 +493,22 @@ fn sweeps_that_cannot_be_are_refused() {
 }
 
 #[test]
+fn how_often_is_said_for_all_points_also_for_cases_that_have_more_seeds() {
+    let text = format!(
+        "{BASE}[[sweep.case]]\nlabel = \"few\"\nservers.nodes = 1\n[[sweep.case]]\nlabel = \"many\"\nservers.nodes = 2\nrepetitions = 50\n\
+         [quick]\nrepetitions = 3\n"
+    );
+    let repetitions = |settings: &[&str], quick| -> Vec<u32> {
+        let plan = read_with(&text, settings, quick).unwrap();
+        plan.points.iter().map(|point| point.scenario.repetitions).collect()
+    };
+    assert_eq!(repetitions(&[], false)[1], 50);
+    assert_eq!(repetitions(&[], true), [3, 3]);
+    assert_eq!(repetitions(&["repetitions=2"], false), [2, 2]);
+    assert_eq!(repetitions(&["case=many", "repetitions=2"], false), [2]);
+}
+
+#[test]
 fn many_problems_are_reported_at_once_but_not_all() {
     let text = BASE.replace("nodes = 4", "nodes = 0").replace("\"write\"", "\"wipe\"").replace("32KiB", "0");
     assert_eq!(read(&text).unwrap_err().problems.len(), 3);

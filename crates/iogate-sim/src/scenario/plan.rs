@@ -19,6 +19,9 @@ const APPS_MAX: usize = 1_000_000;
 const CASE: &str = "case";
 const CASES: &str = "cases.";
 
+/// Who sets how often each point is run, as `--seeds` and `[quick]` do, means all points: also the cases that have more seeds than others.
+const REPETITIONS: &str = "repetitions";
+
 /// What a plan is made from.
 #[derive(Clone, Copy)]
 pub struct Source<'a> {
@@ -342,6 +345,9 @@ fn apply(root: &mut Value, key: &str, value: &Value, sweeps: &mut Vec<Sweep>, pr
     }
     if let Some(index) = axis_before {
         sweeps.remove(index);
+    }
+    if key == REPETITIONS {
+        sweeps.iter_mut().filter(|sweep| sweep.are_cases).for_each(|sweep| sweep.leave(&targets));
     }
     if let Some(sweep) = sweeps.iter().find(|sweep| path::overlap(&sweep.targets, &targets)) {
         problems.unfit(
