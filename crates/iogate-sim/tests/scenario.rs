@@ -494,18 +494,11 @@ fn sweeps_that_cannot_be_are_refused() {
 
 #[test]
 fn how_often_is_said_for_all_points_also_for_cases_that_have_more_seeds() {
-    let text = format!(
-        "{BASE}[[sweep.case]]\nlabel = \"few\"\nservers.nodes = 1\n[[sweep.case]]\nlabel = \"many\"\nservers.nodes = 2\nrepetitions = 50\n\
-         [quick]\nrepetitions = 3\n"
-    );
-    let repetitions = |settings: &[&str], quick| -> Vec<u32> {
-        let plan = read_with(&text, settings, quick).unwrap();
-        plan.points.iter().map(|point| point.scenario.repetitions).collect()
-    };
-    assert_eq!(repetitions(&[], false)[1], 50);
-    assert_eq!(repetitions(&[], true), [3, 3]);
-    assert_eq!(repetitions(&["repetitions=2"], false), [2, 2]);
-    assert_eq!(repetitions(&["case=many", "repetitions=2"], false), [2]);
+    let cases = "[[sweep.case]]\nservers.nodes = 1\n[[sweep.case]]\nrepetitions = 50\n";
+    let text = format!("{BASE}{cases}[quick]\nrepetitions = 3\n");
+    let of = |settings: &[&str], quick| read_with(&text, settings, quick).unwrap().points;
+    let second = |settings: &[&str], quick| of(settings, quick)[1].scenario.repetitions;
+    assert_eq!((second(&[], false), second(&[], true), second(&["repetitions=2"], false)), (50, 3, 2));
 }
 
 #[test]
