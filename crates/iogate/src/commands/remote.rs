@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
+use iogate_core::Span;
+use iogate_core::proto::client_session::next_pause;
 use iogate_net::Endpoint;
 use iogate_net::client::{self, ClientError, ClientOptions, Remote, RemoteOptions};
 use iogate_net::transport::auth::{Credential, Munge};
@@ -12,10 +14,6 @@ use iogate_net::transport::{TlsClient, dial_tls};
 use crate::cli::{Auth, RemoteArgs, Spread};
 use crate::failure::Failure;
 use crate::output::say;
-
-/// Between attempts to reach servers that are not there yet; it doubles up to the longest.
-const PAUSE_MIN: Duration = Duration::from_millis(20);
-const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Names servers where no flag does: endpoints, separated by commas.
 const FORWARDERS: &str = "IOGATE_FORWARDERS";
@@ -81,7 +79,7 @@ pub(crate) fn connect(args: &RemoteArgs, endpoints: &[Endpoint]) -> Result<Arc<R
 /// Tries again for a time while servers are not there yet, and says so.
 fn reached<T>(wait: Duration, connect: impl Fn() -> Result<T, ClientError>) -> Result<T, ClientError> {
     let since = Instant::now();
-    let mut pause = Duration::ZERO;
+    let mut pause = Span::ZERO;
     loop {
         let error = match connect() {
             Err(error) if error.may_pass() => error,
@@ -91,11 +89,11 @@ fn reached<T>(wait: Duration, connect: impl Fn() -> Result<T, ClientError>) -> R
         if left.is_zero() {
             return Err(error);
         }
-        if pause.is_zero() {
+        if pause == Span::ZERO {
             say(format_args!("waits for at most {wait:?}: {error}"));
         }
-        pause = (pause + pause).clamp(PAUSE_MIN, PAUSE_MAX);
-        std::thread::sleep(pause.min(left));
+        pause = next_pause(pause);
+        std::thread::sleep(Duration::from(pause).min(left));
     }
 }
 

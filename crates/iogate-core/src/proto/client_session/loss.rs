@@ -7,6 +7,11 @@ const PAUSE_MIN: Span = Span::from_millis(20);
 /// Between attempts in the long run.
 const PAUSE_MAX: Span = Span::from_secs(1);
 
+/// How long to wait after an attempt to connect, by how long it was after the one before: from 20 ms on twice as long, at most a second.
+pub fn next_pause(before: Span) -> Span {
+    (before + before).clamp(PAUSE_MIN, PAUSE_MAX)
+}
+
 /// A loss of a connection, until there is another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Loss {
@@ -32,7 +37,7 @@ impl Loss {
 
     /// An attempt has ended.
     pub(super) fn tried(&mut self, now: Time) {
-        self.pause = (self.pause + self.pause).clamp(PAUSE_MIN, PAUSE_MAX);
+        self.pause = next_pause(self.pause);
         self.next_attempt = now + self.pause;
     }
 

@@ -16,6 +16,7 @@ use core::mem;
 
 use self::handles::Handles;
 use self::loss::Loss;
+pub use self::loss::next_pause;
 use self::outstanding::{Limits, Outstanding};
 use crate::refusal::errno;
 use crate::wire::{NO_SESSION, Request, Welcome};

@@ -17,19 +17,26 @@ fn lost(results: &Experiment, settings: &Settings<'_>) -> Result<Cell, Failure> 
     Ok(results.cell(settings, "network_lost")?.map(|lost| lost + 1.0))
 }
 
+fn losses_table() -> Table {
+    Table::new(["", "makespan", "segments lost", "time-outs"])
+}
+
+fn losses_row(table: &mut Table, who: &str, results: &Experiment, settings: &Settings<'_>) {
+    let cells = METRICS.map(|metric| results.shown(settings, metric));
+    table.row(std::iter::once(who.to_owned()).chain(cells));
+}
+
 pub(super) fn congestion(results: &Results) -> Result<Figure<'_>, Failure> {
     let Results { contention, contention_direct, contention_windows, .. } = results;
     let mut tables = Vec::new();
     let mut sheet = Sheet::of("figure 5.5");
     for case_name in contention.values(PATTERN) {
         for request_bytes in contention.values(REQUEST) {
-            let mut table = Table::new(["", "makespan", "segments lost", "time-outs"]);
+            let mut table = losses_table();
             let [case, request] = [(PATTERN, case_name.as_str()), (REQUEST, request_bytes.as_str())];
-            let cells = METRICS.map(|metric| contention_direct.shown(&[case, request], metric));
-            table.row(std::iter::once("no forwarders".to_owned()).chain(cells));
+            losses_row(&mut table, "no forwarders", contention_direct, &[case, request]);
             for gate in contention.values(GATE) {
-                let cells = METRICS.map(|metric| contention.shown(&[case, request, (GATE, gate)], metric));
-                table.row(std::iter::once(name(gate).to_owned()).chain(cells));
+                losses_row(&mut table, name(gate), contention, &[case, request, (GATE, gate)]);
             }
             let usual = |gate| lost(contention, &[case, request, (GATE, gate)]);
             let name = format!("{case_name}, reads of {}", spaced(request_bytes));
@@ -45,10 +52,9 @@ pub(super) fn congestion(results: &Results) -> Result<Figure<'_>, Failure> {
             tables.push((name, table));
         }
     }
-    let mut table = Table::new(["", "makespan", "segments lost", "time-outs"]);
+    let mut table = losses_table();
     for gate in [TWINS, TWINS_8MS] {
-        let cells = METRICS.map(|metric| contention_windows.shown(&[(GATE, gate)], metric));
-        table.row(std::iter::once(name(gate).to_owned()).chain(cells));
+        losses_row(&mut table, name(gate), contention_windows, &[(GATE, gate)]);
     }
     let (case, request) = MORE_SEEDS;
     tables.push((format!("{case}, reads of {}, by more seeds", spaced(request)), table));
