@@ -6,7 +6,7 @@
 help: ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## install what this machine lacks (Debian packages, Rust components, cargo-deny)
+setup: ## install what this machine lacks (Debian packages, Rust components)
 	@scripts/setup
 
 build: ## build the program: target/debug/iogate
@@ -37,8 +37,8 @@ test: ## everything that CI runs
 	@scripts/setup
 	@scripts/check
 
-lint: ## formatting, clippy, licences and sources, shellcheck, layers and file sizes
-	@scripts/check rustfmt clippy deny shellcheck tidy
+lint: ## formatting, clippy, shellcheck; layers, licences, sizes of files and all else that `cargo xtask tidy` looks at
+	@scripts/check rustfmt clippy shellcheck tidy
 
 fmt: ## format the Rust code
 	cargo fmt --all

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Units of systemd: what systemd says of them; each one's command line with the example of its configuration, until it says READY=1, and STOPPING=1
 # when it ends; a mount that was killed is taken off.
-# limit: 60
+# limit: 120
 # variants: fifo
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"

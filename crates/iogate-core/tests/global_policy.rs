@@ -9,6 +9,8 @@ mod groups;
 mod late;
 #[path = "global_policy/many.rs"]
 mod many;
+#[path = "global_policy/restart.rs"]
+mod restart;
 
 use std::collections::BTreeMap;
 
@@ -292,13 +294,13 @@ fn without_an_answer_a_lease_is_kept_then_the_less_then_the_part() {
     assert!(!holder.granted(at(21), &grant), "doubled");
     assert_eq!((holder.phase(at(1_009)), holder.rate(at(1_009), class(1))), (Phase::Lease, Some(900)));
     assert_eq!((holder.phase(at(1_010)), holder.rate(at(1_010), class(1))), (Phase::Grace, Some(250)));
-    let alone = 1_010 + 2 * 1_010 + 20;
+    let alone = 1_010 + 3 * 1_010 + 20;
     assert_eq!(holder.changes_at(at(1_010)), at(alone));
     assert_eq!((holder.phase(at(alone)), holder.rate(at(alone), class(1))), (Phase::Alone, Some(250)));
     // One that has never been answered goes by how many there are thought to be.
     let mut new = Holder::new(capped(&[(1, 1_000)]), 4, at(0));
     new.report(at(0), usage(0));
-    assert_eq!(new.rate(at(3_100), class(1)), Some(250));
+    assert_eq!(new.rate(at(4_100), class(1)), Some(250));
     holder.leave();
     assert_eq!((holder.phase(at(1_020)), holder.due()), (Phase::Left, Time::MAX));
 }

@@ -120,9 +120,15 @@ fn every_defect_that_is_put_in_is_found() {
     for planted in Planted::ALL {
         let finds =
             |seed| !run(seed, Some(planted)).findings.is_empty() && run(seed, None).findings.is_empty();
-        // It takes a truncation that a crash takes back before anything else is written.
-        let first = if planted == Planted::ForgottenSize { 513 } else { 1 };
-        let found = (first..1000).find(|&seed| finds(seed));
+        // Where these are found today: what they take is rare, as a truncation that a crash takes back before anything else is written.
+        let first = match planted {
+            Planted::Moves => 46,
+            Planted::NoFence => 85,
+            Planted::GoneTooEarly => 135,
+            Planted::ForgottenSize => 513,
+            _ => 1,
+        };
+        let found = (first..1000).chain(1..first).find(|&seed| finds(seed));
         println!("{planted:?}: found by seed {found:?}");
         assert!(found.is_some(), "{planted:?} is not found");
     }

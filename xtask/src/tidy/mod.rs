@@ -1,10 +1,11 @@
-//! `cargo xtask tidy`: layers, file sizes, documented paths, the handbook, quoted figures, features of crates, versions, words, headers,
-//! comments, shell scripts, stores, tables of modules, writers.
+//! `cargo xtask tidy`: layers, crates from outside, file sizes, documented paths, the handbook, quoted figures, features of crates,
+//! versions, words, headers, comments, shell scripts, stores, tables of modules, writers.
 //!
 //! Each check is a function from the text of the tree to what it found, so that it can be tested without files.
 
 mod book;
 mod comments;
+mod dependencies;
 mod features;
 mod headers;
 mod layers;
@@ -33,6 +34,8 @@ pub(crate) const HELP: &str = "\
             only iogate-net uses rustls and ureq; only in its tests does iogate-fuse use iogate-net.
             iogate-core is `#![no_std]`, forbids unsafe code, and uses few crates.
             In iogate-net, client, coordinator, server and turns use transport, and never each other.
+  dependencies  Crates come from the default registry, under licences that xtask/src/tidy/dependencies.rs allows; no package of ours
+            asks for one without a version.
   sizes     No .rs file is longer than 600 lines, unless xtask/file-sizes.txt names it with its ceiling. A ceiling
             only goes down: when the file got shorter, `--fix` lowers it (or drops the line at 600 and below).
   paths     In README.md, ARCHITECTURE.md, CONTRIBUTING.md and docs/*.md each path exists. A path is
@@ -146,7 +149,11 @@ impl<const N: usize> From<[(&str, &str); N]> for Tree {
 /// Runs all checks on the repository at `root`, prints what they find, and says whether all is well.
 pub(crate) fn run(root: &Path, fix: bool) -> Result<bool> {
     let tree = Tree::read(root)?;
-    let mut findings = layers::check(&metadata(root)?, &tree)?;
+    let mut findings = layers::check(&metadata(root, &["--no-deps", "--offline"])?, &tree)?;
+    // All that may be compiled for these; what this machine has not fetched yet is fetched.
+    let [x86, arm] =
+        ["x86_64", "aarch64"].map(|machine| format!("--filter-platform={machine}-unknown-linux-gnu"));
+    findings.extend(dependencies::check(&metadata(root, &["--locked", "--all-features", &x86, &arm])?)?);
     let (too_long, ceilings) = sizes::check(&tree)?;
     let listed = tree.get(sizes::LIST).unwrap_or_default();
     if fix && ceilings != listed {
@@ -189,9 +196,10 @@ pub(crate) fn run(root: &Path, fix: bool) -> Result<bool> {
     Ok(findings.is_empty())
 }
 
-fn metadata(root: &Path) -> Result<serde_json::Value> {
+fn metadata(root: &Path, options: &[&str]) -> Result<serde_json::Value> {
     let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["metadata", "--no-deps", "--format-version=1", "--offline"])
+        .args(["metadata", "--format-version=1"])
+        .args(options)
         .current_dir(root)
         .output()
         .context("cannot run cargo metadata")?;

@@ -22,7 +22,8 @@
 //!   it goes by its part, which is kept for as long as it reports.
 //! - *The allotter is started anew*: for the length of a lease it grants no more than what gates say that they hold. From the parts that
 //!   they hold it knows what those have that it has not heard of, and keeps that for [`Terms::absent_max`]. Gates that are new tell it
-//!   nothing of that: where none of those of before finds it, it takes those for gone that it does not hear of.
+//!   nothing of that: where none of those of before finds it, it takes those for gone that it does not hear of. One new allotter within
+//!   the grace is reckoned with; two, each of which dies while it learns, could go on with leases for longer than that.
 //!
 //! The division is that of Doorman (YouTube's cooperative rate limits), the leases are Gray and Cheriton's (SOSP 1989).
 //!
@@ -71,7 +72,7 @@ pub struct Terms {
     pub lease: Span,
     /// How long from a report to the next.
     pub every: Span,
-    /// By how much two clocks may differ in how long four leases take.
+    /// By how much two clocks may differ in how long five leases take.
     pub skew: Span,
     /// For how long the part of a gate is kept that is not heard of.
     pub absent_max: Span,
@@ -102,10 +103,10 @@ impl Terms {
     }
 
     /// For how long after its lease a gate has no more than it had by it. The leases of all others that were granted before it is known
-    /// to be absent have run out then.
+    /// to be absent have run out then, also if an allotter that knows nothing of that has gone on with them for as long as it learnt.
     pub fn grace(&self) -> Span {
         let once = self.lease + self.skew;
-        once + once + self.skew + self.skew
+        once + once + once + self.skew + self.skew
     }
 
     /// What a class asks of what it is within.

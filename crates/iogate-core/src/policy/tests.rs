@@ -208,7 +208,7 @@ fn used(done: &[Done], apps: usize) -> Vec<u64> {
 const LONGEST: u64 = 1_300_000;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(20))]
 
     /// The bound of start-time fair queueing, at every completion.
     #[test]

@@ -60,8 +60,8 @@ impl Chaos {
     }
 
     fn join(&mut self) {
-        // Over four leases no more than half of the skew, either way.
-        let rate = [0, 1_200, -1_200][self.random(3) as usize];
+        // Over five leases no more than half of the skew, either way.
+        let rate = [0, 1_000, -1_000][self.random(3) as usize];
         let holder = Holder::new(self.terms.clone(), 0, self.clock(rate));
         self.gates.insert(self.next_gate, (holder, rate));
         self.next_gate += 1;

@@ -249,5 +249,5 @@ fn without_an_answer_a_gate_divides_its_part_of_a_group_among_its_users() {
     let users = [1, 2].map(|app| Leaf { app: AppId(app), within: Some(AppId(100)) });
     let usage = |leaf| Usage { leaf, admitted: 0, capped: Span::ZERO, deferred: 500 };
     holder.report(at(0), users.map(usage));
-    assert_eq!(users.map(|leaf| holder.rate(at(3_100), leaf)), [Some(125); 2]);
+    assert_eq!(users.map(|leaf| holder.rate(at(4_100), leaf)), [Some(125); 2]);
 }

@@ -81,7 +81,7 @@ pub struct GlobalSpec {
     pub lease: Span,
     /// How long from a gate's report to the next.
     pub every: Span,
-    /// By how much clocks may differ in how long four leases take.
+    /// By how much clocks may differ in how long five leases take.
     pub skew: Span,
     /// For how long the part of a gate is kept that is not heard of.
     pub absent: Span,

@@ -226,7 +226,7 @@ fn all_have_been_there(beside: &mut Beside) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(40))]
 
     /// In samples exactly what exact accounts book there is booked, whatever is held, waits, is deferred or in service at their edges.
     #[test]

@@ -100,7 +100,7 @@ fn pages_have_all_accounts() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
 
     /// Windows that follow each other have all the time; in each of them causes sum to it.
     #[test]

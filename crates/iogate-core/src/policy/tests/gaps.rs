@@ -108,7 +108,7 @@ fn who_thinks_for_longer_than_a_request_takes_keeps_its_lot() {
     for (jump, think, until, points) in [
         (100_000, 200_000, 2_000 * MS, 3),
         (12 * MS, 2 * MS, 20_000 * MS, 3),
-        (12 * MS, 200_000, 20_000 * MS, 3),
+        (12 * MS, 200_000, 10_000 * MS, 3),
     ] {
         let world = World {
             policy: weights(&[4, 2, 1]),

@@ -160,7 +160,7 @@ fn within(policy: &Policy, class: AppId) -> Option<AppId> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(20))]
 
     /// Of two that are within the same, and always have requests: the bound of start-time fair queueing.
     #[test]

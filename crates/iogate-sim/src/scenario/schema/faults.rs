@@ -82,7 +82,7 @@ pub(super) static GLOBAL: Schema = Schema {
         ),
         key("lease", Takes::Time(1_000_000), Is("1s"), "how long a grant counts"),
         key("report", Takes::Time(1_000_000), Is("100ms"), "from a gate's report to its next"),
-        key("skew", Takes::Time(0), Is("10ms"), "by how much clocks may differ in how long four leases take"),
+        key("skew", Takes::Time(0), Is("10ms"), "by how much clocks may differ in how long five leases take"),
         key(
             "absent",
             Takes::Time(0),

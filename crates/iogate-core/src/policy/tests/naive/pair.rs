@@ -132,7 +132,7 @@ fn gaps() -> impl Strategy<Value = u64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(192))]
+    #![proptest_config(ProptestConfig::with_cases(96))]
 
     /// Whatever comes when, and is placed where: the same requests are admitted at the same time, for the same reasons, and all is
     /// charged once, to each level.
