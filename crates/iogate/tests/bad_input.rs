@@ -5,12 +5,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// What the folder of each case has: `dir`, which is empty; `full`, which is not; `mnt`; and these.
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 7] = [
     ("file", "x\n"),
     ("t.csv", "time_us,app,client,file,op,offset,bytes\n0,1,1,a,r,0,8\n"),
     ("few.csv", "time_us,app\n"),
     ("broken.toml", "x = [\n"),
     ("other.toml", "\nnothing = 1\n"),
+    (
+        "traced.toml",
+        "title = \"t\"\n[clients]\nnodes = 1\n[servers]\nnodes = 1\ndevice = \"unit:1ms\"\n[[app]]\nname = \"a\"\npattern = \"trace\"\nfile = \"t.csv\"\n",
+    ),
     (
         "links.toml",
         "name = \"a\"\ntransport = \"tcp\"\nnetwork = { bandwidth = \"1Gbit\" }\n[servers]\ncount = 1\n",
@@ -114,6 +118,7 @@ const CASES: &[(i32, &str, &str)] = &[
     (2, "why dir --counterfactual x --profile nowhere.toml", "profile nowhere.toml: "),
     (2, "why dir --counterfactual x --profile broken.toml", "profile broken.toml: not TOML"),
     (2, "why dir --counterfactual x --device nonesuch", "unknown device 'nonesuch'"),
+    (2, "why traced.toml --html t.csv", "--html t.csv would replace what the scenario reads"),
     (2, "why broken.toml --html broken.toml", "--html broken.toml would replace the scenario"),
     (
         2,
@@ -266,9 +271,12 @@ const CASES: &[(i32, &str, &str)] = &[
     (1, "sim windows --results file", "the folder file cannot be made"),
     (2, "sim broken.toml --csv broken.toml", "--csv broken.toml would replace the scenario"),
     (2, "sim dir/../broken.toml --trace broken.toml", "--trace broken.toml would replace the scenario"),
+    (2, "sim traced.toml --html t.csv", "--html t.csv would replace what the scenario reads"),
+    (2, "sim traced.toml --trace dir/../t.csv", "would replace what the scenario reads"),
     (2, "bench nowhere.toml", "the scenario nowhere.toml cannot be read"),
     (2, "bench broken.toml", "broken.toml:1: "),
     (2, "bench broken.toml --json broken.toml", "--json broken.toml would replace the scenario"),
+    (2, "bench traced.toml --csv t.csv", "--csv t.csv would replace what the scenario reads"),
     (2, "scenario show nosuch", "unknown scenario 'nosuch'"),
     (2, "scenario show", "<NAME>"),
     (2, "scenario list all", "unexpected argument 'all'"),

@@ -1,8 +1,9 @@
 //! `iogate scenario`, and where scenarios come from: files, and those that are built in.
 
+use std::cell::RefCell;
 use std::fmt::Write;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use iogate_core::nearest::{did_you_mean, nearest};
@@ -26,6 +27,15 @@ pub(crate) fn run(args: &ScenarioArgs) -> Result<(), Failure> {
 pub(crate) struct Chosen {
     pub(crate) plan: Plan,
     pub(crate) text: String,
+    /// What the text names and was read, too: traces and profiles.
+    files: Vec<PathBuf>,
+}
+
+impl Chosen {
+    /// What no output may replace, beside the scenario itself.
+    pub(crate) fn inputs(&self) -> impl Iterator<Item = (&str, &Path)> {
+        self.files.iter().map(|file| ("what the scenario reads", file.as_path()))
+    }
 }
 
 /// The plan that is asked for.
@@ -92,8 +102,15 @@ fn read(scenario: &str, settings: &[String], quick: bool) -> Result<Chosen, Fail
         .with_context(|| Attempt::read(format_args!("the scenario {scenario}")))
         .map_err(Failure::usage)?;
     let folder = path.parent().unwrap_or(Path::new("."));
-    let open = |name: &str| fs::read_to_string(folder.join(name)).map_err(|error| error.to_string());
-    chosen(&Source { name: scenario, text: &text, settings, quick, open: &open })
+    let files = RefCell::new(Vec::new());
+    let open = |name: &str| {
+        let file = folder.join(name);
+        let text = fs::read_to_string(&file).map_err(|error| error.to_string());
+        files.borrow_mut().push(file);
+        text
+    };
+    let chosen = chosen(&Source { name: scenario, text: &text, settings, quick, open: &open })?;
+    Ok(Chosen { files: files.into_inner(), ..chosen })
 }
 
 /// Reads the scenario that is built in by this name, whatever lies in this folder.
@@ -112,7 +129,7 @@ fn chosen(source: &Source<'_>) -> Result<Chosen, Failure> {
         ))
         .hint("docs/python-gate.md shows how; `iogate schedulers` lists those that there are"));
     }
-    Ok(Chosen { plan, text: source.text.to_owned() })
+    Ok(Chosen { plan, text: source.text.to_owned(), files: Vec::new() })
 }
 
 /// The text of a scenario that is built in.

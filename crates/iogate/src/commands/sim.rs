@@ -24,7 +24,9 @@ pub(crate) const PROGRAM: &str = concat!("iogate ", env!("CARGO_PKG_VERSION"));
 pub(crate) fn run(args: &SimArgs) -> Result<(), Failure> {
     let outputs = &args.outputs;
     outputs.check(args.trace.as_deref(), [("the scenario", args.scenario.scenario.as_path())])?;
-    let Chosen { plan, text } = scenario::plan(&args.scenario)?;
+    let chosen = scenario::plan(&args.scenario)?;
+    outputs.check(args.trace.as_deref(), chosen.inputs())?;
+    let Chosen { plan, text, .. } = chosen;
     // Begun before the work, so that a place that cannot be written costs no time.
     let files = outputs.begin()?;
     let trace = args.trace.as_deref().map(OutputFile::create).transpose()?;

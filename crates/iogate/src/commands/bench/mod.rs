@@ -51,7 +51,9 @@ pub(crate) const REAL: &str = "real run";
 
 pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
     args.outputs.check(None, [("the scenario", args.scenario.scenario.as_path())])?;
-    let Chosen { mut plan, text } = scenario::plan(&args.scenario)?;
+    let chosen = scenario::plan(&args.scenario)?;
+    args.outputs.check(None, chosen.inputs())?;
+    let Chosen { mut plan, text, .. } = chosen;
     let Some(first) = plan.points.first().map(|point| point.scenario.clone()) else { return Ok(()) };
     let runner = Runner::new(args.store, args.dir.clone(), args.through)?;
     for point in &mut plan.points {

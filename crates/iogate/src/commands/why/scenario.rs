@@ -13,6 +13,7 @@ use super::{Answer, unknown};
 use crate::cli::WhyArgs;
 use crate::commands::scenario;
 use crate::failure::Failure;
+use crate::output::check_inputs_stay;
 
 /// What is said of one point.
 #[derive(Serialize)]
@@ -23,8 +24,9 @@ pub(super) struct OfPoint {
 }
 
 pub(super) fn look(args: &WhyArgs) -> Result<Vec<OfPoint>, Failure> {
-    let plan = scenario::plan(&args.scenario)?.plan;
-    plan.points.iter().map(|point| of_point(args, point)).collect()
+    let chosen = scenario::plan(&args.scenario)?;
+    check_inputs_stay(&[("--html", args.html.as_deref())], chosen.inputs())?;
+    chosen.plan.points.iter().map(|point| of_point(args, point)).collect()
 }
 
 impl Answer for OfPoint {
