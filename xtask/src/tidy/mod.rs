@@ -5,7 +5,7 @@
 
 mod book;
 mod comments;
-mod dependencies;
+mod crates;
 mod features;
 mod headers;
 mod layers;
@@ -34,8 +34,8 @@ pub(crate) const HELP: &str = "\
             only iogate-net uses rustls and ureq; only in its tests does iogate-fuse use iogate-net.
             iogate-core is `#![no_std]`, forbids unsafe code, and uses few crates.
             In iogate-net, client, coordinator, server and turns use transport, and never each other.
-  dependencies  Crates come from the default registry, under licences that xtask/src/tidy/dependencies.rs allows; no package of ours
-            asks for one without a version.
+  crates    Crates from outside come from the default registry, under licences that xtask/src/tidy/crates.rs allows; no package of
+            ours asks for one without a version.
   sizes     No .rs file is longer than 600 lines, unless xtask/file-sizes.txt names it with its ceiling. A ceiling
             only goes down: when the file got shorter, `--fix` lowers it (or drops the line at 600 and below).
   paths     In README.md, ARCHITECTURE.md, CONTRIBUTING.md and docs/*.md each path exists. A path is
@@ -153,7 +153,7 @@ pub(crate) fn run(root: &Path, fix: bool) -> Result<bool> {
     // All that may be compiled for these; what this machine has not fetched yet is fetched.
     let [x86, arm] =
         ["x86_64", "aarch64"].map(|machine| format!("--filter-platform={machine}-unknown-linux-gnu"));
-    findings.extend(dependencies::check(&metadata(root, &["--locked", "--all-features", &x86, &arm])?)?);
+    findings.extend(crates::check(&metadata(root, &["--locked", "--all-features", &x86, &arm])?)?);
     let (too_long, ceilings) = sizes::check(&tree)?;
     let listed = tree.get(sizes::LIST).unwrap_or_default();
     if fix && ceilings != listed {
