@@ -26,6 +26,7 @@
 //! | [`profile`] | what a device or a storage charges, measured: tables of costs, and a device made from them |
 //! | [`fair_queue`] | who goes next where many share few threads, or little memory |
 //! | [`ends`] | who may append to a striped file, or set its size: one at a time |
+//! | [`file_locks`] | locks of files among the clients of a server: of bytes, and of open files |
 //! | [`glob`] | patterns of names and of paths |
 //! | [`hash`] | hash maps that depend on nothing but their keys |
 //! | [`medium`] | where logs lie: files that are replaced whole and appended to |
@@ -50,6 +51,7 @@ pub mod coord;
 pub mod device;
 pub mod ends;
 pub mod fair_queue;
+pub mod file_locks;
 pub mod gate;
 pub mod glob;
 pub mod global_policy;

@@ -14,6 +14,7 @@ use iogate_core::wire::{
 };
 
 const IDENTITY: Identity = Identity { inode: 0x0102, generation: 0x0304 };
+const LOCK: Lock = Lock { space: 1, kind: 2, owner: 3, first: 4, last: 5, process: 6 };
 const CHANGE: Change = Change {
     which: 1,
     mode: 2,
@@ -101,6 +102,8 @@ fn requests() -> Vec<Request<'static>> {
         Request::ListXattr(ListXattr { handle: 1, path: b"a" }),
         Request::RemoveXattr(RemoveXattr { handle: 1, identity: IDENTITY, path: b"a", name: b"n" }),
         Request::Resize(Resize { handle: 1, size: 2 }),
+        Request::SetLock(SetLock { handle: 1, again: 1, lock: LOCK }),
+        Request::GetLock(GetLock { handle: 1, lock: LOCK }),
         Request::Status(Status {}),
         Request::Configure(Configure { scheduler: b"fifo" }),
         Request::ReadRecording(ReadRecording { name: 1, from: 2, bytes: 3 }),
@@ -144,6 +147,7 @@ fn values() -> Vec<(&'static str, Vec<u8>)> {
         uid: 10,
         gid: 11,
         trusted: 1,
+        locks: 1,
         node: 12,
         nodes: 13,
         striping,

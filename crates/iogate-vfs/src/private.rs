@@ -14,6 +14,8 @@ pub(crate) const NAME: &str = ".iogate";
 pub(crate) const ORPHANS: &str = "orphans";
 /// The folder for files that have no other name, until their objects are removed. Each has the name of its objects.
 pub(crate) const REMOVED: &str = "removed";
+/// The folder that is there while clients may hold locks.
+pub(crate) const LOCKED: &str = "locked";
 
 /// Whether a path below the export's root is the folder, or leads into it.
 pub(crate) fn contains(path: &Path) -> bool {
@@ -24,6 +26,28 @@ pub(crate) fn contains(path: &Path) -> bool {
 pub(crate) fn folder(root: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {
     let own = make_and_open(root, NAME)?;
     make_and_open(std::os::fd::AsFd::as_fd(&own), name)
+}
+
+/// Makes a folder in it, or removes it, durably.
+pub(crate) fn set_folder(root: BorrowedFd<'_>, name: &str, is_there: bool) -> Result<(), Errno> {
+    let own = make_and_open(root, NAME)?;
+    let set = match is_there {
+        true => rustix::fs::mkdirat(&own, name, Mode::RWXU),
+        false => rustix::fs::unlinkat(&own, name, rustix::fs::AtFlags::REMOVEDIR),
+    };
+    match set {
+        Ok(()) | Err(Errno::EXIST | Errno::NOENT) => {}
+        Err(errno) => return Err(errno),
+    }
+    rustix::fs::fsync(&own)?;
+    // The folder itself may be new.
+    rustix::fs::fsync(root)
+}
+
+/// Whether there is such a folder in it.
+pub(crate) fn has_folder(root: BorrowedFd<'_>, name: &str) -> bool {
+    let path = format!("{NAME}/{name}");
+    rustix::fs::statat(root, path, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).is_ok()
 }
 
 /// Opens it, and makes it where it is missing.

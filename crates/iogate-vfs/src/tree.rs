@@ -13,7 +13,7 @@ use std::time::Duration;
 use iogate_core::Layout;
 use iogate_core::hash::IdHasher;
 use iogate_core::wire::{
-    AppendRecord, Attr, Change, Entry, Gone, Identity, PAYLOAD_BYTES_MAX, Space, Written, open,
+    AppendRecord, Attr, Change, Entry, Gone, Identity, Lock, PAYLOAD_BYTES_MAX, Space, Written, open,
 };
 use iogate_engine::store::AppendFile;
 use iogate_engine::{Engine, FileHandle, Origin, Store};
@@ -191,6 +191,27 @@ pub trait Tree: Send + Sync + 'static {
         Ok(())
     }
 
+    /// Whether the files are here, so that a server of the tree can keep its clients' locks.
+    fn keeps_locks(&self) -> bool {
+        false
+    }
+
+    /// Notes, durably, whether clients of a server of the tree may hold locks.
+    fn note_locks(&self, may_hold: bool) -> io::Result<()> {
+        let _ = may_hold;
+        Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
+    }
+
+    /// Whether an earlier process has noted that clients may hold locks.
+    fn locks_noted(&self) -> bool {
+        false
+    }
+
+    /// Whether the locks of [`TreeFile::set_lock`] hold among all who use the files.
+    fn shares_locks(&self) -> bool {
+        false
+    }
+
     /// Most bytes of a record that is appended as one.
     fn append_bytes_max(&self) -> u32 {
         PAYLOAD_BYTES_MAX
@@ -275,6 +296,18 @@ pub trait TreeFile: Send + Sync {
 
     /// Allocates or frees space, as `fallocate(2)`.
     fn allocate(&self, mode: u32, offset: u64, bytes: u64) -> io::Result<()>;
+
+    /// Takes a lock, or gives it back; does not wait for who has it. [`SetLock`](iogate_core::wire::SetLock) has the errors.
+    fn set_lock(&self, lock: &Lock) -> io::Result<()> {
+        let _ = lock;
+        Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
+    }
+
+    /// A lock that is in the way of this one; of no kind: there is none.
+    fn get_lock(&self, lock: &Lock) -> io::Result<Lock> {
+        let _ = lock;
+        Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
+    }
 
     /// Finds the next hole, or the next data, as `lseek(2)`.
     fn seek(&self, offset: u64, hole: bool) -> io::Result<u64>;

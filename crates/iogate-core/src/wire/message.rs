@@ -116,6 +116,10 @@ requests! {
     33 RemoveXattr(RemoveXattr<'a>),
     /// Asks for a file's end to set its size.
     34 Resize(Resize),
+    /// Takes a lock of a file, or gives it back.
+    35 SetLock(SetLock),
+    /// Asks who has a lock of a file.
+    36 GetLock(GetLock),
     /// Asks for the server's state.
     40 Status(Status),
     /// Changes the scheduler.

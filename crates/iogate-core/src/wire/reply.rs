@@ -35,6 +35,8 @@ record! {
         gid: u32,
         /// 1 if the client may act in other users' names.
         trusted: u8,
+        /// 1 if locks of files hold among the clients of the export.
+        locks: u8,
         /// The forwarder's index among `nodes`.
         node: u32,
         /// Forwarders that work together.
@@ -63,6 +65,7 @@ impl Welcome {
             uid: 0,
             gid: 0,
             trusted: 0,
+            locks: 0,
             node: 0,
             nodes: 0,
             striping: Striping { first_target: 0, stripe_bytes: 0, targets: 1 },

@@ -72,6 +72,21 @@ pub mod set {
     pub const RENEW: u32 = 1 << 9;
 }
 
+/// What a [`Lock`] is of, and of which kind.
+pub mod lock {
+    /// Of bytes, as of `fcntl(2)`.
+    pub const BYTES: u8 = 0;
+    /// Of the open file, as of `flock(2)`. It knows nothing of the others.
+    pub const FILE: u8 = 1;
+
+    /// None.
+    pub const NONE: u8 = 0;
+    /// Others may share it.
+    pub const SHARED: u8 = 1;
+    /// Nobody else has one.
+    pub const EXCLUSIVE: u8 = 2;
+}
+
 /// How a client proves who it is; the payload of a [`Hello`] is the proof.
 pub mod auth {
     /// Not at all.
@@ -246,6 +261,49 @@ record! {
         hole: u8,
         /// Where to begin.
         offset: u64,
+    }
+}
+
+record! {
+    /// A lock of a file.
+    #[derive(Default, Hash)]
+    Lock {
+        /// What it is of: see [`lock`].
+        space: u8,
+        /// Of which kind: see [`lock`].
+        kind: u8,
+        /// For whom the client has it, as the client counts them.
+        owner: u64,
+        /// Its first byte.
+        first: u64,
+        /// Its last byte.
+        last: u64,
+        /// The process that has it, for people; 0 is unknown, or one of another client.
+        process: u32,
+    }
+}
+
+record! {
+    /// Takes a lock of a file for an owner, in place of what that has of these bytes; one of no kind gives them back. Never waits: `EAGAIN` if
+    /// somebody else has it, `EBUSY` while it is kept for who had it before the server was started anew, `ESTALE` if it may have been another's
+    /// since, `ENOLCK` if the session has as many as it may, `EOPNOTSUPP` if locks hold among one client's programs only.
+    SetLock {
+        /// The open file.
+        handle: u32,
+        /// 1: the client had it before, from a server that was started anew.
+        again: u8,
+        /// The lock.
+        lock: Lock,
+    }
+}
+
+record! {
+    /// Asks who has a lock that is in the way of this one. Answered with a [`Lock`]; of no kind: nobody.
+    GetLock {
+        /// The open file.
+        handle: u32,
+        /// The lock.
+        lock: Lock,
     }
 }
 

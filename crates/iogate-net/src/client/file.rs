@@ -9,9 +9,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 
 use iogate_core::unsynced::Told;
 use iogate_core::wire::{
-    Allocate, AppendRecord, Attr, Change, GetAttr, GetLayout, GetXattr, Identity, ListXattr, Offset, Open,
-    Opened as Answered, RemoveXattr, Request, Seek, SetAttr, SetXattr, Striping, Sync, Synced, Written, open,
-    set,
+    Allocate, AppendRecord, Attr, Change, GetAttr, GetLayout, GetLock, GetXattr, Identity, ListXattr, Lock,
+    Offset, Open, Opened as Answered, RemoveXattr, Request, Seek, SetAttr, SetXattr, Striping, Sync, Synced,
+    Written, open, set,
 };
 use iogate_core::{FileId, Layout, Op};
 use iogate_engine::store::Segment;
@@ -510,6 +510,16 @@ impl TreeFile for RemoteFile {
     fn allocate(&self, mode: u32, offset: u64, bytes: u64) -> io::Result<()> {
         let request = |handle| Request::Allocate(Allocate { handle, mode, offset, bytes });
         self.opened.change(self.opened.caller, request).map(drop)
+    }
+
+    fn set_lock(&self, lock: &Lock) -> io::Result<()> {
+        let (client, handle) = self.opened.on_first()?;
+        client.set_lock(handle, lock, self.opened.caller)
+    }
+
+    fn get_lock(&self, lock: &Lock) -> io::Result<Lock> {
+        let lock = *lock;
+        record(self.opened.ask(self.opened.caller, |handle| Request::GetLock(GetLock { handle, lock }))?)
     }
 
     fn seek(&self, offset: u64, hole: bool) -> io::Result<u64> {

@@ -305,6 +305,11 @@ impl Tree for Remote {
         self.servers.clients.iter().all(|client| client.welcome().trusted != 0)
     }
 
+    fn shares_locks(&self) -> bool {
+        // Of several, each would have its own.
+        matches!(&*self.servers.clients, [client] if client.welcome().locks != 0)
+    }
+
     fn asks_for_ends(&self) -> bool {
         true
     }

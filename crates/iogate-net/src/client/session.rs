@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use iogate_core::Time;
 use iogate_core::proto::client_session::{ClientSession, SessionConfig};
-use iogate_core::wire::{Gone, Goodbye, NO_SESSION, Request, Welcome};
+use iogate_core::wire::{Gone, Goodbye, Lock, NO_SESSION, Request, SetLock, Welcome};
 use iogate_engine::{Clock, lock};
 use iogate_vfs::{Caller, Waiting, WhenGone};
 
@@ -226,6 +226,18 @@ impl Client {
     /// A number for a file that is to be opened, which is known under it from now on.
     pub(super) fn new_handle(&self, path: &[u8], flags: u32, caller: Caller) -> u32 {
         self.shared.lock().session.open_file(path, flags, caller)
+    }
+
+    /// Takes a lock of an open file, or gives it back.
+    pub(super) fn set_lock(&self, handle: u32, lock: &Lock, caller: Caller) -> io::Result<()> {
+        let begun = self.shared.lock().session.lock_begins(handle, lock);
+        let request = Request::SetLock(SetLock { handle, again: 0, lock: *lock });
+        self.wait_for(|done| {
+            let mut call = Call::new(&request, caller, done);
+            call.demand.lock = begun;
+            Some(call)
+        })
+        .map(drop)
     }
 
     /// A file is no longer needed. Nobody waits for the answer; what it says to be gone is told.

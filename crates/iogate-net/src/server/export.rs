@@ -1,12 +1,12 @@
 //! What a server offers, and how much of it.
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use iogate_core::Layout;
 use iogate_core::ends::Rules;
 use iogate_core::wire::Gone;
+use iogate_core::{Layout, Time};
 use iogate_engine::Engine;
 use iogate_engine::store::ModelledStore;
 use iogate_vfs::ends::{Ends, RangeLog};
@@ -16,6 +16,7 @@ use iogate_vfs::{Clock, Tree, TreeFile, Users};
 use super::appends::Appends;
 use super::entrance::Entrance;
 use super::kept_ranges::KeptRanges;
+use super::locks::Locks;
 use iogate_vfs::answers::{Answers, losses};
 
 /// A tree under a name.
@@ -116,6 +117,8 @@ pub(super) struct Served {
     pub(super) gone: Mutex<Vec<Gone>>,
     /// Of the striped files that have their names here.
     pub(super) ends: Arc<Ends>,
+    /// Its clients' locks, from when it begins on, if the files are here.
+    pub(super) locks: OnceLock<Locks>,
     /// Of the objects that are here.
     pub(super) fences: Arc<Fences>,
 }
@@ -139,12 +142,16 @@ impl Served {
             entrance: Entrance::default(),
             gone: Mutex::default(),
             ends,
+            locks: OnceLock::new(),
             fences: Arc::default(),
         })
     }
 
     /// Begins to serve it: clients of an earlier server may come back for so long.
-    pub(super) fn begin(self: &Arc<Self>, grace: Duration) -> io::Result<()> {
+    pub(super) fn begin(self: &Arc<Self>, now: Time, grace: Duration) -> io::Result<()> {
+        if self.export.tree.keeps_locks() {
+            let _ = self.locks.set(Locks::new(&*self.export.tree, now, grace.into()));
+        }
         let served = Arc::downgrade(self);
         self.export.tree.when_gone(Arc::new(move |gone| {
             if let Some(served) = served.upgrade() {

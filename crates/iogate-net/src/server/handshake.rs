@@ -66,6 +66,7 @@ fn welcome(connection: &Arc<Connection>, hello: &Hello<'_>, proof: &[u8]) -> Res
         uid: session.user.uid,
         gid: session.user.gid,
         trusted: session.acts_for_others().into(),
+        locks: session.export.locks.get().is_some().into(),
         node: server.node,
         nodes: server.nodes,
         striping: wire::Striping {

@@ -18,6 +18,7 @@
 //! | `session.rs` | handles, requests and their replies: what the core decides of them is done |
 //! | `transfers.rs`, `appends.rs` | reads and writes |
 //! | `ends.rs` | who may use the end of a striped file |
+//! | `locks.rs` | locks of files |
 //! | `operations.rs` | everything else |
 //! | `answers.rs` | what is remembered of requests over restarts |
 //! | `kept_ranges.rs` | and of the ranges of appends |
@@ -37,6 +38,7 @@ mod export;
 mod handshake;
 mod incoming;
 mod kept_ranges;
+mod locks;
 mod operations;
 mod outgoing;
 mod owned_request;
@@ -234,7 +236,7 @@ impl Server {
             }
         });
         for export in &shared.exports {
-            export.begin(shared.session_grace)?;
+            export.begin(shared.now(), shared.session_grace)?;
         }
         let server = Server { shared, endpoints };
         threads::start(&server.shared)?;
@@ -398,6 +400,13 @@ impl Shared {
         }
         lock(&self.ready).clear();
         lock(&self.starved).clear();
+        // Before sessions end: clients come to the next server, and ask for theirs again.
+        let now = self.now();
+        self.exports.iter().filter_map(|export| Some((export, export.locks.get()?))).for_each(
+            |(export, locks)| {
+                locks.end(&*export.tree, now);
+            },
+        );
         let sessions: Vec<_> = lock(&self.sessions).drain().map(|(_, session)| session).collect();
         sessions.iter().for_each(|session| drop(session.end()));
     }

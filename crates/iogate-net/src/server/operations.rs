@@ -172,6 +172,11 @@ impl Session {
                 let offset = self.file(seek.handle)?.file.seek(seek.offset, seek.hole != 0)?;
                 Outcome::fresh(&Offset { offset })
             }
+            Request::SetLock(set) => {
+                self.set_lock(&set)?;
+                Outcome::Done
+            }
+            Request::GetLock(get) => Outcome::fresh(&self.get_lock(&get)?),
             Request::GetLayout(get) => {
                 let layout = self.file(get.handle)?.file.layout().unwrap_or(self.export.striping);
                 let (first_target, stripe_bytes, targets) =

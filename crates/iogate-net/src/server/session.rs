@@ -148,6 +148,9 @@ impl Session {
     #[must_use]
     pub(super) fn end(&self) -> Vec<Arc<OpenFile>> {
         let (handles, files) = lock(&self.state).end();
+        if let Some(locks) = self.export.locks.get() {
+            locks.end_session(self.number());
+        }
         self.server.count_closed(&self.account, handles);
         files
     }

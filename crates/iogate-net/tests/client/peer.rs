@@ -180,6 +180,7 @@ fn serve(stream: TcpStream, settings: &Arc<Settings>, files: &Arc<Files>, sessio
         uid: 0,
         gid: 0,
         trusted: 1,
+        locks: 0,
         node: 0,
         nodes: 1,
         striping: Striping { first_target: 0, stripe_bytes: 1 << 20, targets: 2 },

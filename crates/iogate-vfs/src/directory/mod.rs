@@ -535,6 +535,18 @@ impl Tree for DirectoryTree {
         self.files.when_gone(tell);
     }
 
+    fn keeps_locks(&self) -> bool {
+        true
+    }
+
+    fn note_locks(&self, may_hold: bool) -> io::Result<()> {
+        Ok(private::set_folder(self.root.as_fd(), private::LOCKED, may_hold)?)
+    }
+
+    fn locks_noted(&self) -> bool {
+        private::has_folder(self.root.as_fd(), private::LOCKED)
+    }
+
     fn begin_grace(&self, time: Duration) -> io::Result<()> {
         self.files.begin_grace(time)
     }

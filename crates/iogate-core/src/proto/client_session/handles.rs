@@ -4,9 +4,12 @@ use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
 
+use super::locks::{self, Locks};
 use super::outstanding::Demand;
 use crate::refusal::errno;
-use crate::wire::{Close, Identity, Open, Opened, PATH_BYTES_MAX, Record, Request, below, open};
+use crate::wire::{
+    Close, Identity, Lock, Open, Opened, PATH_BYTES_MAX, Record, Request, SetLock, below, open,
+};
 
 /// What a file is opened again with: it is there, and has been created and truncated as it was to be. One without a name is found by its
 /// identity.
@@ -18,6 +21,7 @@ pub(super) struct Handles<U> {
     by_number: BTreeMap<u32, Handle<U>>,
     /// Both paths of each rename of which nobody knows yet what became of it.
     renames: Vec<[Vec<u8>; 2]>,
+    locks: Locks,
     last: u32,
 }
 
@@ -54,7 +58,7 @@ enum Standing {
 
 impl<U> Default for Handles<U> {
     fn default() -> Handles<U> {
-        Handles { by_number: BTreeMap::new(), renames: Vec::new(), last: 0 }
+        Handles { by_number: BTreeMap::new(), renames: Vec::new(), locks: Locks::default(), last: 0 }
     }
 }
 
@@ -117,9 +121,10 @@ impl<U> Handles<U> {
         self.by_number.iter().filter(|(_, handle)| is_free(handle)).map(|(&number, _)| number).collect()
     }
 
-    /// Nobody waits for what became of any rename.
-    pub(super) fn forget_renames(&mut self) {
+    /// In a copy of the process: nobody waits for what became of any rename, and the locks are the original's.
+    pub(super) fn forked(&mut self) {
         self.renames.clear();
+        self.locks = Locks::default();
     }
 
     /// Whether what uses a file has to wait for what became of a rename.
@@ -137,6 +142,14 @@ impl<U> Handles<U> {
         outcome: Result<&[u8], i32>,
     ) -> Option<i32> {
         let failed = outcome.err();
+        self.locks.settle(demand.lock, failed.is_none());
+        if !demand.opens && restores && demand.lock == locks::AGAIN && failed.is_some() {
+            // It may have been another's: nobody is to go on as if he had it still.
+            if let Some(handle) = self.by_number.get_mut(&demand.handle) {
+                handle.standing = Standing::Replaced;
+            }
+            return failed;
+        }
         if !demand.opens && failed != Some(errno::EBADF) {
             return failed;
         }
@@ -157,6 +170,23 @@ impl<U> Handles<U> {
             None => handle.standing = Standing::Stale,
         }
         failed
+    }
+
+    /// A lock of an open file is about to be asked for, or given back; returns its number until that is answered.
+    pub(super) fn lock_begins(&mut self, number: u32, lock: &Lock) -> u32 {
+        let identity = self.by_number.get(&number).and_then(|handle| handle.identity);
+        identity.map_or(0, |identity| self.locks.begin(identity, lock))
+    }
+
+    /// Calls `again` with what asks for the locks of a file that was opened again, if it was.
+    pub(super) fn lock_again(&self, number: u32, mut again: impl FnMut(Request<'_>, &U)) {
+        let Some(handle) = self.by_number.get(&number).filter(|handle| handle.standing == Standing::Fresh)
+        else {
+            return;
+        };
+        for lock in handle.identity.into_iter().flat_map(|identity| self.locks.of(identity)) {
+            again(Request::SetLock(SetLock { handle: number, again: 1, lock }), &handle.caller);
+        }
     }
 
     /// Whether a file could not be opened again where it was, and is elsewhere by now.

@@ -5,9 +5,11 @@
 //! |---|---|
 //! | `outstanding` | ids and credits of requests; which of them are repeated |
 //! | `handles` | open files: their paths after renames, their identities, which are stale |
+//! | `locks` | the locks that they have, to be asked for again |
 //! | `loss` | when to try to connect, and when to give up |
 
 mod handles;
+mod locks;
 mod loss;
 mod outstanding;
 
@@ -19,7 +21,7 @@ use self::loss::Loss;
 pub use self::loss::next_pause;
 use self::outstanding::{Limits, Outstanding};
 use crate::refusal::errno;
-use crate::wire::{NO_SESSION, Request, Welcome};
+use crate::wire::{Lock, NO_SESSION, Request, Welcome};
 use crate::{Span, Time};
 
 pub use self::outstanding::{Bound, Demand, ToWrite};
@@ -68,7 +70,7 @@ pub type Own<C, U> = fn(Request<'_>, &U) -> C;
 /// - No server is sent a request with more data than it says in its Welcome that it takes in one: such a request fails alone.
 /// - A new session begins with the files that are open and not being renamed, under their handles and present paths. Nothing else is
 ///   sent until these are answered. Who uses one that could not be opened again is told `ESTALE`; so is who uses one whose objects are
-///   others by now, which is closed at once. If a file turns out to have been renamed meanwhile, it is opened again at its new path.
+///   others by now, or one of whose locks is not given again, which is closed at once. If a file turns out to have been renamed meanwhile, it is opened again at its new path.
 /// - Requests wait for [`retry_for`](SessionConfig::retry_for), from the loss of a connection on, and then fail; so does what is submitted
 ///   until there is a connection. A connection that is lost again before anything was answered does not start that time anew.
 #[derive(Debug)]
@@ -142,7 +144,10 @@ fn limits(welcome: &Welcome) -> Limits {
 
 /// Takes what restores a session, as the driver makes it of a request and of whose it is.
 fn restoring<C, U>(requests: &mut Outstanding<C>, own: Own<C, U>) -> impl FnMut(Request<'_>, &U) {
-    move |request, caller| requests.push_restoring(own(request, caller), Demand::of(&request))
+    move |request, caller| {
+        let lock = if matches!(request, Request::SetLock(_)) { locks::AGAIN } else { 0 };
+        requests.push_restoring(own(request, caller), Demand { lock, ..Demand::of(&request) });
+    }
 }
 
 impl<C, U> ClientSession<C, U> {
@@ -202,6 +207,9 @@ impl<C, U> ClientSession<C, U> {
             let handle = taken.demand.handle;
             if self.handles.is_elsewhere(handle) {
                 self.reopen(handle);
+            }
+            if taken.demand.opens {
+                self.handles.lock_again(handle, restoring(&mut self.requests, self.own));
             }
             self.handles.close_replaced(handle, restoring(&mut self.requests, self.own));
         }
@@ -286,7 +294,7 @@ impl<C, U> ClientSession<C, U> {
     pub fn forked(&mut self, now: Time) {
         // What the driver knows of them may be memory that threads were using which the copy does not have.
         mem::forget(mem::take(&mut self.requests));
-        self.handles.forget_renames();
+        self.handles.forked();
         self.welcome.session = NO_SESSION;
         self.loss = Some(Loss::new(now));
         self.loss_before = None;
@@ -302,6 +310,12 @@ impl<C, U> ClientSession<C, U> {
     /// given up if the request that opens it fails.
     pub fn open_file(&mut self, path: &[u8], flags: u32, caller: U) -> u32 {
         self.handles.add(path, flags, caller)
+    }
+
+    /// A lock of an open file is about to be asked for, or given back: returns the [`Demand::lock`] of the request. What is answered is asked
+    /// for again when the server was started anew, and if that is refused the file is as one that could not be opened again.
+    pub fn lock_begins(&mut self, handle: u32, lock: &Lock) -> u32 {
+        self.handles.lock_begins(handle, lock)
     }
 
     /// A file is about to be closed: it is not opened again in a new session.

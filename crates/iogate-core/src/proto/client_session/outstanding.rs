@@ -63,6 +63,8 @@ pub struct Demand {
     pub handle: u32,
     /// Whether it opens the file of this handle.
     pub opens: bool,
+    /// Of a lock: the number that [`lock_begins`](super::ClientSession::lock_begins) has given; else 0.
+    pub lock: u32,
 }
 
 impl Demand {
@@ -85,6 +87,8 @@ impl Demand {
             Request::SetXattr(set) => (set.handle, 0),
             Request::ListXattr(list) => (list.handle, 0),
             Request::RemoveXattr(remove) => (remove.handle, 0),
+            Request::SetLock(set) => (set.handle, 0),
+            Request::GetLock(get) => (get.handle, 0),
             _ => (NO_HANDLE, 0),
         };
         let bound = match request {
@@ -99,6 +103,7 @@ impl Demand {
             has_origin: false,
             handle,
             opens: matches!(request, Request::Open(_)) && handle != NO_HANDLE,
+            lock: 0,
         }
     }
 

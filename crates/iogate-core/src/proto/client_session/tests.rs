@@ -24,6 +24,7 @@ const REPEATABLE: Demand = Demand {
     has_origin: false,
     handle: NO_HANDLE,
     opens: false,
+    lock: 0,
 };
 const ONCE: Demand = Demand { repeatable: false, ..REPEATABLE };
 const KNOWN: Demand = Demand { has_origin: true, ..ONCE };

@@ -1,0 +1,150 @@
+use alloc::string::String;
+use alloc::vec::Vec;
+use alloc::{format, vec};
+
+use crate::proto::client_session::{Attempt, ClientSession, Demand, SessionConfig};
+use crate::wire::{Attr, Close, Identity, Lock, Open, Opened, Record, Request, SetLock, Welcome, lock, open};
+use crate::{Span, Time};
+
+type Session = ClientSession<String, u32>;
+
+const CONFIG: SessionConfig = SessionConfig { retry_for: Span::from_secs(10), tries_unasked: true };
+const ESTALE: i32 = 116;
+const EBADF: i32 = 9;
+const EAGAIN: i32 = 11;
+
+fn own(request: Request<'_>, _: &u32) -> String {
+    match request {
+        Request::Open(Open { handle, .. }) => format!("opens {handle}"),
+        Request::Close(Close { handle }) => format!("closes {handle}"),
+        Request::SetLock(SetLock { handle, again, lock }) => {
+            format!(
+                "{again} {handle} {} {} {} {}-{}",
+                lock.space, lock.kind, lock.owner, lock.first, lock.last
+            )
+        }
+        other => panic!("a session asks for {other:?}"),
+    }
+}
+
+fn welcome(session: u8) -> Welcome {
+    Welcome { credits: 8, credit_bytes: 1000, ..Welcome::to([session; 16], false) }
+}
+
+fn opened(inode: u64) -> Vec<u8> {
+    let identity = Identity { inode, generation: 0 };
+    let mut fields = Vec::new();
+    Opened { identity, pending_size: u64::MAX, is_new: 0, attr: Attr::default() }.encode(&mut fields);
+    fields
+}
+
+/// What is to be written now, each answered by what `answer` says of it.
+fn exchange(
+    session: &mut Session,
+    mut answer: impl FnMut(&str) -> Result<Vec<u8>, i32>,
+) -> Vec<(String, Option<i32>)> {
+    let mut all = Vec::new();
+    while let Some(next) = session.next_to_write() {
+        let (id, item) = (next.id, next.item.clone());
+        let outcome = answer(&item);
+        let answered = session.answered(id, outcome.as_deref().map_err(|&errno| errno)).unwrap();
+        all.push((item, answered.errno));
+    }
+    all
+}
+
+fn open_file(session: &mut Session, inode: u64) -> u32 {
+    let handle = session.open_file(b"file", open::READ, 7);
+    let identity = Identity::default();
+    let demand =
+        Demand::of(&Request::Open(Open { handle, flags: open::READ, mode: 0, identity, path: b"file" }));
+    session.submit("open".into(), demand, Time::ZERO).unwrap();
+    assert_eq!(exchange(session, |_| Ok(opened(inode))), [("open".into(), None)]);
+    handle
+}
+
+fn ask(session: &mut Session, handle: u32, kind: u8, owner: u64, first: u64, last: u64) {
+    let wish = Lock { space: lock::BYTES, kind, owner, first, last, process: 1 };
+    let begun = session.lock_begins(handle, &wish);
+    let demand =
+        Demand { lock: begun, ..Demand::of(&Request::SetLock(SetLock { handle, again: 0, lock: wish })) };
+    session.submit(format!("lock {kind} {owner} {first}-{last}"), demand, Time::ZERO).unwrap();
+}
+
+/// The server was started anew.
+fn restart(session: &mut Session, number: u8) {
+    session.lost(Time::ZERO);
+    assert!(matches!(session.attempt(Time::ZERO), Attempt::Connect(_)));
+    assert!(session.connected(welcome(number), Time::ZERO).failed.is_empty());
+}
+
+#[test]
+fn locks_are_asked_for_again_before_anything_else() {
+    let mut session = ClientSession::new(CONFIG, own, welcome(1));
+    let handle = open_file(&mut session, 3);
+    ask(&mut session, handle, lock::EXCLUSIVE, 5, 0, 99);
+    ask(&mut session, handle, lock::NONE, 5, 10, 19);
+    ask(&mut session, handle, lock::SHARED, 6, 200, 300);
+    assert!(exchange(&mut session, |_| Ok(vec![])).iter().all(|(_, errno)| errno.is_none()));
+    // One that somebody else has is not the client's.
+    ask(&mut session, handle, lock::SHARED, 6, 400, 500);
+    assert_eq!(exchange(&mut session, |_| Err(EAGAIN)), [("lock 1 6 400-500".into(), Some(EAGAIN))]);
+    // On its way when the server goes: asked for once more, as what it is.
+    ask(&mut session, handle, lock::SHARED, 6, 600, 700);
+    assert!(session.next_to_write().is_some());
+    restart(&mut session, 2);
+    let said = exchange(&mut session, |item| Ok(if item.starts_with("opens") { opened(3) } else { vec![] }));
+    let said: Vec<&str> = said.iter().map(|(item, _)| &item[..]).collect();
+    assert_eq!(
+        said,
+        ["opens 1", "1 1 0 2 5 0-9", "1 1 0 2 5 20-99", "1 1 0 1 6 200-300", "lock 1 6 600-700"]
+    );
+    restart(&mut session, 3);
+    let said = exchange(&mut session, |item| Ok(if item.starts_with("opens") { opened(3) } else { vec![] }));
+    assert_eq!(said.last().unwrap().0, "1 1 0 1 6 600-700");
+}
+
+#[test]
+fn a_file_whose_lock_is_lost_is_of_no_use_any_more() {
+    let mut session = ClientSession::new(CONFIG, own, welcome(1));
+    let handle = open_file(&mut session, 3);
+    ask(&mut session, handle, lock::EXCLUSIVE, 5, 0, 99);
+    exchange(&mut session, |_| Ok(vec![]));
+    restart(&mut session, 2);
+    let said = exchange(&mut session, |item| match item {
+        "opens 1" => Ok(opened(3)),
+        "closes 1" => Ok(vec![]),
+        _ => Err(ESTALE),
+    });
+    let said: Vec<&str> = said.iter().map(|(item, _)| &item[..]).collect();
+    assert_eq!(said, ["opens 1", "1 1 0 2 5 0-99", "closes 1"]);
+    ask(&mut session, handle, lock::NONE, 5, 0, 99);
+    let said = exchange(&mut session, |_| Err(EBADF));
+    assert_eq!(said, [("lock 0 5 0-99".into(), Some(ESTALE))]);
+}
+
+#[test]
+fn what_was_given_back_is_not_asked_for_again_whatever_was_answered() {
+    let mut session = ClientSession::new(CONFIG, own, welcome(1));
+    let handle = open_file(&mut session, 3);
+    ask(&mut session, handle, lock::EXCLUSIVE, 5, 0, 99);
+    exchange(&mut session, |_| Ok(vec![]));
+    ask(&mut session, handle, lock::NONE, 5, 0, u64::MAX);
+    exchange(&mut session, |_| Err(EAGAIN));
+    restart(&mut session, 2);
+    let said = exchange(&mut session, |_| Ok(opened(3)));
+    assert_eq!(said, [("opens 1".into(), None)]);
+}
+
+#[test]
+fn a_copy_of_the_process_has_no_locks() {
+    let mut session = ClientSession::new(CONFIG, own, welcome(1));
+    let handle = open_file(&mut session, 3);
+    ask(&mut session, handle, lock::EXCLUSIVE, 5, 0, 99);
+    exchange(&mut session, |_| Ok(vec![]));
+    session.forked(Time::ZERO);
+    assert!(matches!(session.attempt(Time::ZERO), Attempt::Connect(_)));
+    session.connected(welcome(2), Time::ZERO);
+    let said = exchange(&mut session, |_| Ok(opened(3)));
+    assert_eq!(said, [("opens 1".into(), None)]);
+}
