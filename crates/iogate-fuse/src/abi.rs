@@ -84,6 +84,7 @@ records! {
     FallocateIn { fh: u64, offset: u64, length: u64, mode: u32, padding: u32 }
     LseekIn { fh: u64, offset: u64, whence: u32, padding: u32 }
     LseekOut { offset: u64 }
+    InterruptIn { unique: u64 }
     CopyFileRangeIn { fh_in: u64, off_in: u64, nodeid_out: u64, fh_out: u64, off_out: u64, len: u64, flags: u64 }
     Dirent { ino: u64, off: u64, namelen: u32, kind: u32 }
     /// Tells the kernel to drop what it has cached of a node; `off < 0`: its attributes only.
@@ -117,7 +118,7 @@ opcodes! {
     LOOKUP = 1, FORGET = 2, GETATTR = 3, SETATTR = 4, READLINK = 5, SYMLINK = 6, MKNOD = 8, MKDIR = 9, UNLINK = 10,
     RMDIR = 11, RENAME = 12, LINK = 13, OPEN = 14, READ = 15, WRITE = 16, STATFS = 17, RELEASE = 18, FSYNC = 20,
     SETXATTR = 21, GETXATTR = 22, LISTXATTR = 23, REMOVEXATTR = 24, FLUSH = 25, INIT = 26, OPENDIR = 27,
-    READDIR = 28, RELEASEDIR = 29, FSYNCDIR = 30, CREATE = 35, DESTROY = 38, IOCTL = 39,
+    READDIR = 28, RELEASEDIR = 29, FSYNCDIR = 30, CREATE = 35, INTERRUPT = 36, DESTROY = 38, IOCTL = 39,
     BATCH_FORGET = 42, FALLOCATE = 43, READDIRPLUS = 44, RENAME2 = 45, LSEEK = 46, COPY_FILE_RANGE = 47,
     SYNCFS = 50, TMPFILE = 51,
 }

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use rustix::io::{Errno, IoSlice};
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::abi::{DEV_IOC_CLONE, HEADER_ROOM, InHeader, Input, OutHeader, WriteOut, op};
+use crate::abi::{DEV_IOC_CLONE, HEADER_ROOM, InHeader, Input, InterruptIn, OutHeader, WriteOut, op};
 use crate::buffer::Buffer;
 use crate::data::Unsynced;
 use crate::file_system::has_reply;
+use crate::interrupt::{Waiting, changes_nothing};
 use crate::session::{Session, guarded};
 
 /// Where in a thread's buffer a request begins, so that the data of a write begins at a page.
@@ -118,7 +119,25 @@ impl Server<'_> {
             input.forgotten(&header, |node, lookups| self.session.fs.forget(node, lookups));
             return;
         }
-        let reply = Reply { channel: Some(self.channel.clone()), unique: header.unique };
+        let waiting = self.session.waiting.as_ref();
+        if header.opcode == op::INTERRUPT
+            && let Some(waiting) = waiting
+        {
+            // There is no answer to that.
+            if let Some(InterruptIn { unique }) = self.input(length).record() {
+                waiting.signalled(unique);
+            }
+            return;
+        }
+        let waiting = waiting.filter(|_| changes_nothing(header.opcode, self.input(length)));
+        if let Some(waiting) = waiting {
+            waiting.add(&header, self.channel);
+        }
+        let reply = Reply {
+            channel: Some(self.channel.clone()),
+            unique: header.unique,
+            waiting: waiting.map(Arc::clone),
+        };
         match header.opcode {
             op::READ => self.read(&header, length, reply),
             op::WRITE => self.write(&header, length, reply),
@@ -128,7 +147,10 @@ impl Server<'_> {
 
     fn read(&mut self, header: &InHeader, length: usize, reply: Reply) {
         let data = match self.session.read(header, self.input(length)) {
-            Ok(data) if data.bytes == 0 => return reply.data(&[]),
+            Ok(data) if data.bytes == 0 => {
+                reply.data(&[]);
+                return;
+            }
             Ok(data) => data,
             Err(errno) => return reply.error(errno),
         };
@@ -137,7 +159,9 @@ impl Server<'_> {
         // SAFETY: the buffer has at least `data.bytes` bytes, and lives in the completion.
         unsafe {
             self.session.submit(data, memory, move |_, result| match result {
-                Ok(bytes) => reply.data(&buffer.as_slice()[..bytes]),
+                Ok(bytes) => {
+                    reply.data(&buffer.as_slice()[..bytes]);
+                }
                 Err(errno) => reply.error(errno),
             });
         }
@@ -175,7 +199,11 @@ impl Server<'_> {
         let mut out = std::mem::take(&mut self.out);
         out.clear();
         match self.session.handle(header, self.input(length), &mut out) {
-            Ok(()) => reply.data(&out),
+            Ok(()) => {
+                if !reply.data(&out) {
+                    self.session.take_back(header, &out);
+                }
+            }
             Err(errno) => reply.error(errno),
         }
         self.out = out;
@@ -199,11 +227,14 @@ fn sync_then_reply(session: &Arc<Session>, unsynced: Unsynced, bytes: usize, rep
 struct Reply {
     channel: Option<Arc<OwnedFd>>,
     unique: u64,
+    /// Where it is to be taken off, if it might be given up.
+    waiting: Option<Arc<Waiting>>,
 }
 
 impl Reply {
-    fn data(mut self, body: &[u8]) {
-        self.send(0, body);
+    /// `false`: who waited for it was killed.
+    fn data(mut self, body: &[u8]) -> bool {
+        self.send(0, body)
     }
 
     fn written(self, bytes: usize) {
@@ -214,14 +245,20 @@ impl Reply {
         self.send(-errno.raw_os_error(), &[]);
     }
 
-    fn send(&mut self, error: i32, body: &[u8]) {
-        let Some(channel) = self.channel.take() else { return };
+    /// `false`: nobody waits for it any more.
+    fn send(&mut self, error: i32, body: &[u8]) -> bool {
+        let Some(channel) = self.channel.take() else { return true };
+        if let Some(waiting) = self.waiting.take() {
+            waiting.remove(self.unique);
+        }
         let header =
             OutHeader { len: (size_of::<OutHeader>() + body.len()) as u32, error, unique: self.unique };
         let parts = [IoSlice::new(header.as_bytes()), IoSlice::new(body)];
         match rustix::io::writev(&*channel, &parts[..if body.is_empty() { 1 } else { 2 }]) {
-            // ENOENT: the request was interrupted and forgotten. ENODEV, EPERM: the file system is unmounted.
-            Ok(_) | Err(Errno::NOENT | Errno::NODEV | Errno::PERM) => {}
+            // ENODEV, EPERM: the file system is unmounted.
+            Ok(_) | Err(Errno::NODEV | Errno::PERM) => {}
+            // Answered before, as the process was killed.
+            Err(Errno::NOENT) => return false,
             Err(errno) if error == 0 => {
                 tracing::error!(%errno, unique = self.unique, "the kernel refused a reply; answering EIO");
                 self.channel = Some(channel);
@@ -229,6 +266,7 @@ impl Reply {
             }
             Err(errno) => tracing::error!(%errno, unique = self.unique, "a request stays without a reply"),
         }
+        true
     }
 }
 

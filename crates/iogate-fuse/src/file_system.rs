@@ -25,6 +25,11 @@ pub(crate) trait FileSystem: Names + Attributes + Files + Directories + Xattrs +
 
     /// Whether an operation may wait for somebody, or usually takes so long that others should not wait behind it.
     fn may_be_slow(&self, opcode: u32) -> bool;
+
+    /// Whether it may be at the other end of a network, which can hang for as long as it likes.
+    fn is_far(&self) -> bool {
+        false
+    }
 }
 
 /// An open file, as reads and writes see it.

@@ -16,6 +16,7 @@
 //! | `operations` | decodes everything but reads and writes |
 //! | `data` | reads and writes |
 //! | `append` | where appends go: after the file's end and after those that are underway |
+//! | `interrupt` | what killed processes wait for |
 //! | `handle` | open files and directories, by the handle that the kernel sends back |
 //! | `file_names` | what the files that were opened are called, for people |
 //! | `coherence` | mapped memory and direct writes of the same file |
@@ -44,6 +45,7 @@ mod file_system;
 #[cfg(fuzzing)]
 pub mod fuzz;
 mod handle;
+mod interrupt;
 mod mount;
 mod notify;
 mod operations;

@@ -14,8 +14,8 @@ use rustix::process::{Resource, Rlimit};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{
-    InHeader, InitIn, InitOut, Input, MAJOR, MINOR, MINOR_MIN, OPEN_KILL_SUIDGID, OpenIn, OutHeader,
-    SETXATTR_IN_COMPAT_SIZE, SetxattrIn, init, op,
+    Dirent, EntryOut, InHeader, InitIn, InitOut, Input, MAJOR, MINOR, MINOR_MIN, OPEN_KILL_SUIDGID, OpenIn,
+    OpenOut, OutHeader, SETXATTR_IN_COMPAT_SIZE, SetxattrIn, init, op,
 };
 use crate::app::{AppNames, Applications};
 use crate::buffer::Pool;
@@ -24,6 +24,7 @@ use crate::dev;
 use crate::error::MountError;
 use crate::file_names::FileNames;
 use crate::file_system::{Agreed, FileSystem};
+use crate::interrupt::Waiting;
 use crate::mount::{self, Places};
 use crate::notify::Notifier;
 use crate::options::{CacheMode, MountOptions, Transport};
@@ -55,6 +56,8 @@ pub(crate) struct Session {
     pub(crate) device_threads: Watchdog,
     pub(crate) threads_max: usize,
     device: Arc<OwnedFd>,
+    /// Requests through the device that are given up for who is killed, where what is behind the mount is far.
+    pub(crate) waiting: Option<Arc<Waiting>>,
     serving: Mutex<Serving>,
     ended: Condvar,
     /// Files and directories that are open.
@@ -84,12 +87,7 @@ impl Session {
             op::OPENDIR => {
                 self.open.fetch_add(1, Ordering::Relaxed);
             }
-            op::RELEASE | op::RELEASEDIR => {
-                let is_last = self.open.fetch_sub(1, Ordering::Relaxed) == 1;
-                if is_last && self.serving().is_leaving {
-                    self.ended.notify_all();
-                }
-            }
+            op::RELEASE | op::RELEASEDIR => self.closed(),
             _ => {}
         }
         let is_outdated = match header.opcode {
@@ -107,6 +105,32 @@ impl Session {
             self.notifier.drop_attributes(header.nodeid);
         }
         Ok(())
+    }
+
+    fn closed(&self) {
+        let is_last = self.open.fetch_sub(1, Ordering::Relaxed) == 1;
+        if is_last && self.serving().is_leaving {
+            self.ended.notify_all();
+        }
+    }
+
+    /// Takes back what a reply has given that nobody was there to take: the kernel does not know that it has it.
+    pub(crate) fn take_back(&self, header: &InHeader, reply: &[u8]) {
+        match header.opcode {
+            op::LOOKUP | op::READDIRPLUS => {
+                let forget = |entry: EntryOut| self.fs.forget(entry.nodeid, 1);
+                entries(header.opcode, reply).filter(|entry| entry.nodeid != 0).for_each(forget);
+            }
+            op::OPEN | op::OPENDIR => {
+                let Ok((OpenOut { fh, .. }, _)) = OpenOut::read_from_prefix(reply) else { return };
+                let released =
+                    if header.opcode == op::OPEN { self.fs.release(fh) } else { self.fs.releasedir(fh) };
+                if released.is_ok() {
+                    self.closed();
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Starts a thread that counts as serving until `serve` returns.
@@ -145,6 +169,21 @@ impl Session {
     pub(crate) fn has_ended(&self) -> bool {
         self.serving().threads == 0
     }
+}
+
+/// The entries that a reply has looked up.
+fn entries(opcode: u32, mut reply: &[u8]) -> impl Iterator<Item = EntryOut> {
+    std::iter::from_fn(move || {
+        let (entry, rest) = EntryOut::read_from_prefix(reply).ok()?;
+        reply = match Dirent::read_from_prefix(rest) {
+            Ok((dirent, _)) if opcode == op::READDIRPLUS => {
+                let bytes = size_of::<EntryOut>() + size_of::<Dirent>() + dirent.namelen as usize;
+                reply.get(bytes.next_multiple_of(8)..).unwrap_or_default()
+            }
+            _ => &[],
+        };
+        Some(entry)
+    })
 }
 
 /// A thread that is serving.
@@ -315,8 +354,10 @@ fn start(
     let device = Arc::new(mount::attach(source, &mountpoint, options)?);
     let guard = DetachGuard(Some(&mountpoint));
     let (agreed, over_uring) = negotiate(&device, options)?;
+    let fs = make(agreed, options, &file_names, &applications)?;
     let session = Arc::new(Session {
-        fs: make(agreed, options, &file_names, &applications)?,
+        waiting: fs.is_far().then(Arc::default),
+        fs,
         engine,
         applications,
         agreed,

@@ -71,6 +71,26 @@ fn to_list_what_one_may_not_look_at_changes_nothing_for_others() {
     });
 }
 
+#[test]
+fn a_directory_is_read_in_the_name_of_who_has_opened_it() {
+    on_all_mounts(|mount| {
+        let directory = mount.at("private");
+        std::fs::create_dir(&directory).unwrap();
+        std::fs::write(directory.join("f"), "content").unwrap();
+        std::fs::set_permissions(&directory, PermissionsExt::from_mode(0o700)).unwrap();
+        let opened = File::open(&directory).unwrap();
+        // For the rest of its life, this thread is somebody else.
+        let read = std::thread::spawn(move || {
+            let user = rustix::process::Uid::from_raw(1234);
+            rustix::thread::set_thread_res_uid(Some(user), Some(user), Some(user)).unwrap();
+            let names = rustix::fs::Dir::new(opened).unwrap();
+            names.map(|entry| entry.map(|entry| entry.file_name().to_owned())).collect::<Result<Vec<_>, _>>()
+        });
+        let names = read.join().unwrap().unwrap();
+        assert!(names.iter().any(|name| name.as_bytes() == b"f"), "{names:?}");
+    });
+}
+
 fn mode(path: &Path) -> u32 {
     path.metadata().unwrap().mode() & 0o7777
 }

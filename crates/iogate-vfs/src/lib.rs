@@ -16,10 +16,12 @@
 //! | [`app`] | which application a process belongs to |
 //! | [`policy_file`] | the file that says who is entitled to what |
 //! | `clock`: [`Clock`] | what time it is for leases |
+//! | `boot`: [`boot_id`] | which life of this machine it is |
 //! | `watchdog`: [`Watchdog`] | starts threads when all that there are are held up |
 
 pub mod answers;
 pub mod app;
+mod boot;
 mod clock;
 mod credentials;
 mod directory;
@@ -36,6 +38,7 @@ mod tree;
 pub mod users;
 mod watchdog;
 
+pub use boot::{BOOT_ID, boot_id};
 pub use clock::Clock;
 pub use credentials::{Caller, CallerError, Groups};
 pub use directory::{DirectoryTree, path_of};

@@ -6,6 +6,7 @@
 use std::sync::Mutex;
 
 use iogate_core::wire::{Attr, open};
+use iogate_vfs::Caller;
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
@@ -20,8 +21,9 @@ const FETCHED_MAX: usize = 8192;
 const DOTS: [&[u8]; 2] = [b".", b".."];
 
 /// An open directory.
-#[derive(Default)]
 pub(super) struct OpenDir {
+    /// Who has opened it: whoever reads it then, does so in that name.
+    caller: Caller,
     stream: Mutex<Stream>,
 }
 
@@ -75,7 +77,7 @@ impl Reply<'_> {
 impl Directories for FileSystem {
     fn opendir(&self, header: &InHeader) -> Result<OpenOut, Errno> {
         self.nodes.get(header.nodeid)?;
-        let fh = self.dirs.insert(OpenDir::default());
+        let fh = self.dirs.insert(OpenDir { caller: self.caller(header), stream: Mutex::default() });
         Ok(OpenOut { fh, open_flags: 0, padding: 0 })
     }
 
@@ -112,7 +114,7 @@ impl Directories for FileSystem {
             } else {
                 match stream.seek(number - DOTS.len()) {
                     Ok(true) => {}
-                    Ok(false) => match self.fetch(header, &mut stream) {
+                    Ok(false) => match self.fetch(header.nodeid, dir.caller, &mut stream) {
                         Ok(()) => fresh = true,
                         // What was read so far counts; the error comes again with the next call.
                         Err(_) if reply.out.len() > begin => break,
@@ -144,13 +146,13 @@ impl FileSystem {
     }
 
     /// Fetches the entries that follow those that were fetched before.
-    fn fetch(&self, header: &InHeader, stream: &mut Stream) -> Result<(), Errno> {
+    fn fetch(&self, node: u64, caller: Caller, stream: &mut Stream) -> Result<(), Errno> {
         let next = stream.first + stream.fetched.len();
         let after = if next == 0 { 0 } else { stream.positions[next - 1] };
         stream.changes = self.nodes.changes();
-        let fetched = self.at([(header.nodeid, b"")], |[path]| {
+        let fetched = self.at([(node, b"")], |[path]| {
             (stream.fetched, stream.first, stream.ends) = (Vec::with_capacity(64), next, true);
-            self.tree.read_dir(self.caller(header), path, after, &mut |entry, name| {
+            self.tree.read_dir(caller, path, after, &mut |entry, name| {
                 if DOTS.contains(&name) {
                     return true;
                 }

@@ -121,6 +121,10 @@ impl Mounted for FileSystem {
         Some(path)
     }
 
+    fn is_far(&self) -> bool {
+        true
+    }
+
     fn may_be_slow(&self, opcode: u32) -> bool {
         !matches!(
             opcode,

@@ -78,16 +78,19 @@ impl Mount {
             Behind::Tree => {
                 Mount::with(behind, options, |source, path| mount_tree(tree(source), path, options))
             }
-            Behind::Server => {
-                let mut server = None;
-                let mut mount = Mount::with(behind, options, |source, path| {
-                    let served = server.insert(serve(source));
-                    mount_tree(Arc::new(connect(&served.endpoints()[0])), path, options)
-                });
-                mount.server = server;
-                mount
-            }
+            Behind::Server => Mount::through(options, Endpoint::clone),
         }
+    }
+
+    /// Of a server, on a way that begins at another endpoint than its own.
+    pub fn through(options: &MountOptions, way: impl FnOnce(&Endpoint) -> Endpoint) -> Mount {
+        let mut server = None;
+        let mut mount = Mount::with(Behind::Server, options, |source, path| {
+            let served = server.insert(serve(source));
+            mount_tree(Arc::new(connect(&way(&served.endpoints()[0]))), path, options)
+        });
+        mount.server = server;
+        mount
     }
 
     /// On a store that `wrap` makes of the directory's.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use iogate_core::coord::SessionId;
 use iogate_core::proto::frame::Stage;
+use iogate_core::refusal::Refusal;
 
 use crate::transport::Socket;
 use crate::transport::auth::Access;
@@ -25,6 +26,8 @@ pub(super) struct Connection {
     pub(super) source: Source,
     pub(super) since: Instant,
     pub(super) state: State,
+    /// Why it is cut as soon as it has greeted.
+    pub(super) turned_away: Option<Refusal>,
     /// The user, once it is known.
     pub(super) user: Option<u32>,
     /// What has come and is not taken in.
@@ -91,6 +94,7 @@ impl Connection {
             source,
             since: now,
             state: State::New,
+            turned_away: None,
             user: None,
             left: Vec::new(),
             began: None,

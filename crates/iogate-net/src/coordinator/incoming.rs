@@ -12,7 +12,7 @@ use super::connection::{Connection, OUT_BYTES_MAX, READ_BYTES_MAX, Read, State};
 use super::reactor::Reactor;
 use crate::system::unix_now;
 use crate::transport::handshake::PROOF_BYTES_MAX;
-use crate::transport::too_many;
+use crate::transport::{may_greet, too_many};
 
 /// Most reads in a row from one connection.
 const READS_MAX: usize = 4;
@@ -38,7 +38,7 @@ impl Reactor {
     }
 
     /// Takes in a new connection.
-    fn take(&mut self, connection: Connection) {
+    fn take(&mut self, mut connection: Connection) {
         let token = self.next_connection;
         self.next_connection += 1;
         if let Err(error) = self.poller.add(connection.socket.fd(), token, EventFlags::IN) {
@@ -48,7 +48,11 @@ impl Reactor {
         let limits = &self.config.limits;
         let own = self.per_client.entry(connection.source.clone()).or_insert(0);
         let all = (self.connections.len(), limits.connections);
-        let too_many = too_many("coordinator", all, (*own, limits.connections_per_client));
+        let of_own = (*own, limits.connections_per_client);
+        let mut too_many = too_many("coordinator", all, of_own);
+        if may_greet(&*connection.socket, all, of_own) {
+            connection.turned_away = too_many.take();
+        }
         *own += 1;
         self.connections.insert(token, Box::new(connection));
         if let Some(refusal) = too_many {
@@ -159,6 +163,9 @@ impl Reactor {
             let end = start + header.payload as usize;
             let Some(payload) = bytes.get(start..end) else { break };
             let State::Session(id) = connection.state else {
+                if let Some(refusal) = connection.turned_away.take() {
+                    return Err(refusal);
+                }
                 at = end;
                 self.greet(token, connection, &header, fields, payload)?;
                 continue;

@@ -55,6 +55,8 @@ pub(super) struct Connection {
     pub(super) greeting: Arc<Share>,
     pub(super) since: Instant,
     pub(super) session: OnceLock<Arc<Session>>,
+    /// Why it is cut as soon as it has greeted.
+    pub(super) turned_away: OnceLock<Refusal>,
     interest: Mutex<Interest>,
     /// Held from reading until the gate has what was read: so requests reach it in order.
     pub(super) receive: Mutex<Receive>,
@@ -144,6 +146,7 @@ impl Connection {
             greeting,
             since: Instant::now(),
             session: OnceLock::new(),
+            turned_away: OnceLock::new(),
             interest: Mutex::default(),
             receive: Mutex::default(),
             outgoing: Mutex::default(),

@@ -378,6 +378,9 @@ impl Connection {
         taken: &mut TakenIn,
     ) -> Result<Step, Refusal> {
         let Some(session) = self.session.get() else {
+            if let Some(refusal) = self.turned_away.get() {
+                return Err(refusal.clone());
+            }
             super::handshake::greet(self, header, fields, payload)?;
             return Ok(Step::Last);
         };

@@ -13,7 +13,7 @@ use super::connection::{Connection, FromOne};
 use super::incoming::ReadScratch;
 use super::{Shared, THREADS_MAX, guarded, lock};
 use crate::transport::poll::{FIRST_CONNECTION, WAKE};
-use crate::transport::{Listener, Socket, Source, too_many};
+use crate::transport::{Listener, Socket, Source, may_greet, too_many};
 
 /// How often it looks at connections and sessions, at least.
 const ROUND: Duration = Duration::from_secs(1);
@@ -173,7 +173,12 @@ impl Shared {
         let from_one = per_client.entry(source).or_insert(FromOne { connections: 0, greeting });
         let all = (connections.len(), self.limits.connections);
         let own = (from_one.connections, self.limits.connections_per_client);
-        let too_many = too_many("server", all, own);
+        let mut too_many = too_many("server", all, own);
+        if may_greet(&*connection.socket, all, own)
+            && let Some(refusal) = too_many.take()
+        {
+            let _ = connection.turned_away.set(refusal);
+        }
         from_one.connections += 1;
         connections.insert(token, Arc::clone(&connection));
         drop((connections, per_client));

@@ -36,5 +36,5 @@ pub use endpoint::{Endpoint, EndpointError};
 pub use listener::{Bound, Listener};
 pub use socket::{Keep, Peer, PlainSocket, Socket, keep_descriptors_by};
 pub(crate) use socket::{hang_up, log_end, peer_groups};
-pub(crate) use source::{Source, too_many};
+pub(crate) use source::{Source, may_greet, too_many};
 pub use tls::TlsSocket;

@@ -34,6 +34,11 @@ pub trait Socket: Send + Sync {
         Ok(())
     }
 
+    /// Whether something has to come from the other end before what is written leaves.
+    fn is_handshaking(&self) -> bool {
+        false
+    }
+
     /// Who is at the other end, as far as the socket itself vouches for it.
     fn peer(&self) -> Peer {
         Peer::Unknown

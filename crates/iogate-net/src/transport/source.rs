@@ -46,6 +46,16 @@ impl Source {
     }
 }
 
+/// Most connections beyond a limit that are kept until they have greeted.
+const TURNED_AWAY_MAX: usize = 64;
+
+/// Whether one that is too many is kept until it has greeted, and told why then: an encrypted one cannot be told before. The numbers
+/// are those of [`too_many`].
+pub(crate) fn may_greet(socket: &dyn Socket, all: (usize, usize), own: (usize, usize)) -> bool {
+    let has_room = |(count, most): (usize, usize)| count < most.saturating_add(TURNED_AWAY_MAX);
+    socket.is_handshaking() && has_room(all) && has_room(own)
+}
+
 /// Why one more connection is too many, if it is: of so many in all and at most, and so many from its source and at most.
 pub(crate) fn too_many(server: &str, all: (usize, usize), own: (usize, usize)) -> Option<Refusal> {
     let (whose, count) = match (all.0 >= all.1, own.0 >= own.1) {

@@ -115,6 +115,10 @@ impl Socket for TlsSocket {
         self.lock().flush(&self.socket)
     }
 
+    fn is_handshaking(&self) -> bool {
+        self.lock().connection.is_handshaking()
+    }
+
     fn peer(&self) -> Peer {
         let state = self.lock();
         match &state.name {

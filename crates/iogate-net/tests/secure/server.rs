@@ -2,13 +2,15 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use iogate_core::wire::open;
 use iogate_net::client::{ClientOptions, Remote, RemoteOptions};
-use iogate_net::server::Export;
+use iogate_net::coordinator::{self, Coordinator, CoordinatorConfig, Local};
+use iogate_net::server::{Export, Limits};
 use iogate_net::transport::auth::{Credential, Munge, Policy};
 use iogate_net::transport::{Dial, dial, dial_tls};
+use iogate_net::turns;
 use iogate_net::{Endpoint, Listener, Server, ServerConfig};
 use iogate_vfs::{Caller, Tree};
 
@@ -24,10 +26,14 @@ struct Setup {
 
 impl Setup {
     fn new(policy: Policy) -> Setup {
+        Setup::with(policy, Limits::default())
+    }
+
+    fn with(policy: Policy, limits: Limits) -> Setup {
         let dir = tempfile::tempdir().unwrap();
         let tree = common::directory(dir.path());
         let export = Export::new("files", common::engine(&*tree), tree);
-        let config = ServerConfig::alone(vec![export]);
+        let config = ServerConfig { limits, ..ServerConfig::alone(vec![export]) };
         let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap(), policy).unwrap();
         Setup { server: Server::start(config, vec![listener]).unwrap(), dir }
     }
@@ -104,6 +110,34 @@ fn tls_lets_in_whose_certificate_has_a_name_that_is_listed() {
     let open_to_all = Setup::new(Policy::None { user: own(), on_any_network: false });
     let told = open_to_all.refuses("TLS to a plain listener", Credential::Socket, encrypted());
     assert!(told.contains("TLS"), "{told}");
+}
+
+/// Encrypted, the answer can be read only after the greeting.
+#[test]
+fn who_is_one_too_many_is_told_so_by_tls() {
+    let stage = Stage::new();
+    let policy = || Policy::Tls { server: stage.server(), users: [("alice".to_owned(), own())].into() };
+    let encrypted = || dial_tls(stage.client(), Some("io1".into()));
+    let setup = Setup::with(policy(), Limits { connections_per_client: 1, ..Limits::default() });
+    let remote = setup.connect(Credential::Socket, encrypted()).unwrap();
+    let told = setup.refuses("one too many", Credential::Socket, encrypted());
+    assert!(told.contains("this client has 1 connections, which is the limit"), "{told}");
+    setup.works_with(&remote);
+    let began = Instant::now();
+    while setup.server.status().connection_count != 1 {
+        assert!(began.elapsed() < Duration::from_secs(20), "the one that was refused does not end");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+
+    let limits = coordinator::Limits { connections: 0, ..coordinator::Limits::default() };
+    let journal = Box::new(Local::open(setup.dir.path()).unwrap());
+    let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap(), policy()).unwrap();
+    let config = CoordinatorConfig { limits, ..CoordinatorConfig::default() };
+    let coordinator = Coordinator::start(config, vec![listener], journal).unwrap();
+    let options = turns::CoordinatorOptions { dial: encrypted(), ..Default::default() };
+    let client = turns::Coordinator::new(coordinator.endpoints().to_vec(), options);
+    let told = client.status().unwrap_err().to_string();
+    assert!(told.contains("the coordinator has 0 connections, which is the limit"), "{told}");
 }
 
 #[test]

@@ -37,7 +37,7 @@ impl File {
             own_folder(folder)?;
         }
         let (fd, path) = (locked(path)?, path.to_path_buf());
-        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+        let boot = crate::boot_id()?;
         Ok(File { fd, path, boot, sync, reserved: 0 })
     }
 

@@ -32,9 +32,8 @@ struct Failed {
 impl Verifier {
     /// The one of the file system that a directory lies on, in the system's present life.
     pub(super) fn of(directory: impl AsFd) -> io::Result<Verifier> {
-        let boot = std::fs::read("/proc/sys/kernel/random/boot_id")?;
         let mut hasher = IdHasher::default();
-        hasher.write(&boot);
+        hasher.write(crate::boot_id()?.as_bytes());
         hasher.write_u64(rustix::fs::fstatvfs(&directory)?.f_fsid);
         hasher.write_u64(rustix::fs::fstat(&directory)?.st_dev);
         Ok(Verifier { base: hasher.finish(), any_failed: false.into(), failed: Mutex::default() })

@@ -11,9 +11,6 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::{Journal, JournalError, Loaded, Record};
 
-/// What the kernel calls the time since the machine was started.
-const BOOT: &str = "/proc/sys/kernel/random/boot_id";
-
 /// A journal in a directory.
 #[derive(Debug)]
 pub struct Local(Log<Folder>);
@@ -98,9 +95,9 @@ impl Folder {
         }
         lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id())).map_err(failed)?;
         // Not without it: over a crash of the machine, nobody would hear that a turn may be another's.
-        let boot = std::fs::read_to_string(BOOT).map_err(|source| JournalError::Io {
+        let boot = iogate_vfs::boot_id().map_err(|source| JournalError::Io {
             action: "read",
-            path: BOOT.into(),
+            path: iogate_vfs::BOOT_ID.into(),
             source,
         })?;
         Ok(Folder {

@@ -59,12 +59,12 @@ impl Binding {
 
 /// What tells this host from every other one, containers on it included, until it is started again.
 fn host() -> io::Result<&'static [u8]> {
-    static BOOT: OnceLock<Vec<u8>> = OnceLock::new();
+    static BOOT: OnceLock<String> = OnceLock::new();
     if let Some(boot) = BOOT.get() {
-        return Ok(boot);
+        return Ok(boot.as_bytes());
     }
-    let boot = std::fs::read("/proc/sys/kernel/random/boot_id")?;
-    Ok(BOOT.get_or_init(|| boot.trim_ascii().to_vec()))
+    let boot = iogate_vfs::boot_id()?;
+    Ok(BOOT.get_or_init(|| boot.trim().into()).as_bytes())
 }
 
 #[cfg(test)]
