@@ -69,6 +69,8 @@ records! {
     CreateIn { flags: u32, mode: u32, umask: u32, open_flags: u32 }
     OpenOut { fh: u64, open_flags: u32, padding: u32 }
     ReleaseIn { fh: u64, flags: u32, release_flags: u32, lock_owner: u64 }
+    FileLock { start: u64, end: u64, kind: u32, pid: u32 }
+    LkIn { fh: u64, owner: u64, lk: FileLock, lk_flags: u32, padding: u32 }
     FlushIn { fh: u64, unused: u32, padding: u32, lock_owner: u64 }
     ReadIn { fh: u64, offset: u64, size: u32, read_flags: u32, lock_owner: u64, flags: u32, padding: u32 }
     WriteIn { fh: u64, offset: u64, size: u32, write_flags: u32, lock_owner: u64, flags: u32, padding: u32 }
@@ -118,7 +120,7 @@ opcodes! {
     LOOKUP = 1, FORGET = 2, GETATTR = 3, SETATTR = 4, READLINK = 5, SYMLINK = 6, MKNOD = 8, MKDIR = 9, UNLINK = 10,
     RMDIR = 11, RENAME = 12, LINK = 13, OPEN = 14, READ = 15, WRITE = 16, STATFS = 17, RELEASE = 18, FSYNC = 20,
     SETXATTR = 21, GETXATTR = 22, LISTXATTR = 23, REMOVEXATTR = 24, FLUSH = 25, INIT = 26, OPENDIR = 27,
-    READDIR = 28, RELEASEDIR = 29, FSYNCDIR = 30, CREATE = 35, INTERRUPT = 36, DESTROY = 38, IOCTL = 39,
+    READDIR = 28, RELEASEDIR = 29, FSYNCDIR = 30, GETLK = 31, SETLK = 32, SETLKW = 33, CREATE = 35, INTERRUPT = 36, DESTROY = 38, IOCTL = 39,
     BATCH_FORGET = 42, FALLOCATE = 43, READDIRPLUS = 44, RENAME2 = 45, LSEEK = 46, COPY_FILE_RANGE = 47,
     SYNCFS = 50, TMPFILE = 51,
 }
@@ -126,9 +128,11 @@ opcodes! {
 /// `FUSE_INIT` flags; bits from 32 travel in `flags2`.
 pub(crate) mod init {
     pub(crate) const ASYNC_READ: u64 = 1 << 0;
+    pub(crate) const POSIX_LOCKS: u64 = 1 << 1;
     pub(crate) const ATOMIC_O_TRUNC: u64 = 1 << 3;
     pub(crate) const BIG_WRITES: u64 = 1 << 5;
     pub(crate) const DONT_MASK: u64 = 1 << 6;
+    pub(crate) const FLOCK_LOCKS: u64 = 1 << 10;
     pub(crate) const AUTO_INVAL_DATA: u64 = 1 << 12;
     pub(crate) const DO_READDIRPLUS: u64 = 1 << 13;
     pub(crate) const READDIRPLUS_AUTO: u64 = 1 << 14;
@@ -165,6 +169,10 @@ pub(crate) mod fattr {
     pub(crate) const KILL_SUIDGID: u32 = 1 << 11;
 }
 
+/// `LkIn::lk_flags`: as of `flock(2)`.
+pub(crate) const LK_FLOCK: u32 = 1 << 0;
+/// `ReleaseIn::release_flags`: the lock of `flock(2)` is to be given back.
+pub(crate) const RELEASE_FLOCK_UNLOCK: u32 = 1 << 1;
 /// `GetattrIn::flags`: the handle is given.
 pub(crate) const GETATTR_FH: u32 = 1 << 0;
 /// `ReadIn::read_flags`: asked for by a process, not to fill the page cache.

@@ -125,6 +125,7 @@ impl Server<'_> {
         {
             // There is no answer to that.
             if let Some(InterruptIn { unique }) = self.input(length).record() {
+                self.session.locks.interrupt(unique);
                 waiting.signalled(unique);
             }
             return;
@@ -141,6 +142,13 @@ impl Server<'_> {
         match header.opcode {
             op::READ => self.read(&header, length, reply),
             op::WRITE => self.write(&header, length, reply),
+            op::SETLK | op::SETLKW => {
+                let Some(arg) = self.input(length).record() else { return reply.error(Errno::INVAL) };
+                self.session.set_lock(&header, arg, move |result| match result {
+                    Ok(()) => drop(reply.data(&[])),
+                    Err(errno) => reply.error(errno),
+                });
+            }
             _ => self.other(&header, length, reply),
         }
     }

@@ -10,10 +10,12 @@ use rustix::io::Errno;
 use crate::abi::op;
 use crate::append::AppendGuard;
 use crate::coherence::Coherence;
-use crate::operations::{Attributes, Directories, Files, Names, Xattrs};
+use crate::operations::{Attributes, Directories, Files, Locks, Names, Xattrs};
 
 /// What a mount is asked for.
-pub(crate) trait FileSystem: Names + Attributes + Files + Directories + Xattrs + Send + Sync {
+pub(crate) trait FileSystem:
+    Names + Attributes + Files + Locks + Directories + Xattrs + Send + Sync
+{
     /// Takes back as many lookups of a node.
     fn forget(&self, node: u64, lookups: u64);
 
@@ -84,6 +86,8 @@ pub(crate) trait Opened: Send + Sync {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Agreed {
     pub(crate) request_bytes_max: u32,
+    /// Locks are asked for here, and not the kernel's own.
+    pub(crate) shares_locks: bool,
     /// Bytes of a `SetxattrIn`.
     pub(crate) setxattr_in_bytes: usize,
 }

@@ -12,14 +12,14 @@ use rustix::io::Errno;
 use zerocopy::FromBytes;
 
 use crate::abi::{
-    AttrOut, CopyFileRangeIn, CreateIn, EntryOut, FallocateIn, GetattrIn, InHeader, Input, LseekIn, MkdirIn,
-    MknodIn, OpenIn, OpenOut, ReadIn, Rename2In, SETXATTR_IN_COMPAT_SIZE, SetattrIn, SetxattrIn, StatfsOut,
-    op,
+    AttrOut, CopyFileRangeIn, CreateIn, EntryOut, FallocateIn, FileLock, GetattrIn, InHeader, Input, LkIn,
+    LseekIn, MkdirIn, MknodIn, OpenIn, OpenOut, ReadIn, Rename2In, SETXATTR_IN_COMPAT_SIZE, SetattrIn,
+    SetxattrIn, StatfsOut, op,
 };
 use crate::control::{Control, ControlFiles};
 use crate::data::{asked_read, asked_write};
 use crate::file_system::{Agreed, FileSystem, Opened, has_reply};
-use crate::operations::{Attributes, Directories, Files, Names, Xattrs, carry_out};
+use crate::operations::{Attributes, Directories, Files, Locks, Names, Xattrs, carry_out};
 
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
 /// Bytes that a ring has for an operation's own record.
@@ -34,7 +34,7 @@ pub fn check(bytes: &[u8]) {
     header.pid = std::process::id();
     let is_long = first & 1 != 0;
     let setxattr_in_bytes = if is_long { size_of::<SetxattrIn>() } else { SETXATTR_IN_COMPAT_SIZE };
-    let agreed = Agreed { request_bytes_max: REQUEST_BYTES_MAX, setxattr_in_bytes };
+    let agreed = Agreed { request_bytes_max: REQUEST_BYTES_MAX, shares_locks: true, setxattr_in_bytes };
 
     let through_device = asked(&header, Input::contiguous(body), agreed);
     if !has_reply(header.opcode) {
@@ -102,6 +102,7 @@ fn record_bytes(opcode: u32, setxattr_in_bytes: usize) -> Option<usize> {
         op::GETATTR | op::MKNOD | op::CREATE | op::TMPFILE | op::FSYNC | op::FSYNCDIR | op::RENAME2 => 16,
         op::RELEASE | op::RELEASEDIR | op::FLUSH | op::LSEEK => 24,
         op::FALLOCATE => 32,
+        op::GETLK | op::SETLK | op::SETLKW => 48,
         op::READ | op::WRITE | op::READDIR | op::READDIRPLUS => 40,
         op::COPY_FILE_RANGE => 56,
         op::SETATTR => 88,
@@ -121,6 +122,8 @@ fn reply_bytes(opcode: u32) -> Option<usize> {
         op::CREATE | op::TMPFILE => 144,
         op::STATFS => 80,
         op::LSEEK | op::COPY_FILE_RANGE => 8,
+        op::GETLK => 24,
+        op::SETLK | op::SETLKW => 0,
         op::UNLINK
         | op::RMDIR
         | op::RENAME
@@ -300,6 +303,26 @@ impl Directories for TakesDown {
 
     fn fsyncdir(&self, header: &InHeader, handle: u64, data_only: bool) -> Result<(), Errno> {
         self.answer(header, (handle, data_only))
+    }
+}
+
+impl Locks for TakesDown {
+    fn set_lock(&self, arg: LkIn) -> Result<(), Errno> {
+        self.note(arg);
+        Ok(())
+    }
+
+    fn get_lock(&self, arg: LkIn) -> Result<FileLock, Errno> {
+        self.note(arg);
+        Ok(arg.lk)
+    }
+
+    fn unlock_bytes(&self, handle: u64, owner: u64) {
+        self.note((handle, owner));
+    }
+
+    fn unlock_file(&self, handle: u64, owner: u64) {
+        self.note((handle, owner));
     }
 }
 

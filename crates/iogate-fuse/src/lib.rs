@@ -16,6 +16,7 @@
 //! | `operations` | decodes everything but reads and writes |
 //! | `data` | reads and writes |
 //! | `append` | where appends go: after the file's end and after those that are underway |
+//! | `locks` | locks that programs ask for, where they hold among several machines |
 //! | `interrupt` | what killed processes wait for |
 //! | `handle` | open files and directories, by the handle that the kernel sends back |
 //! | `file_names` | what the files that were opened are called, for people |
@@ -46,6 +47,7 @@ mod file_system;
 pub mod fuzz;
 mod handle;
 mod interrupt;
+mod locks;
 mod mount;
 mod notify;
 mod operations;

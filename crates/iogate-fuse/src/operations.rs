@@ -9,9 +9,10 @@ use rustix::io::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::abi::{
-    AttrOut, CopyFileRangeIn, CreateIn, EntryOut, FSYNC_FDATASYNC, FallocateIn, FlushIn, FsyncIn, GetattrIn,
-    GetxattrIn, InHeader, Input, LinkIn, LseekIn, LseekOut, MkdirIn, MknodIn, OpenIn, OpenOut, ReadIn,
-    ReleaseIn, Rename2In, RenameIn, SetattrIn, SetxattrIn, StatfsOut, WriteOut, op,
+    AttrOut, CopyFileRangeIn, CreateIn, EntryOut, FSYNC_FDATASYNC, FallocateIn, FileLock, FlushIn, FsyncIn,
+    GetattrIn, GetxattrIn, InHeader, Input, LinkIn, LkIn, LseekIn, LseekOut, MkdirIn, MknodIn, OpenIn,
+    OpenOut, RELEASE_FLOCK_UNLOCK, ReadIn, ReleaseIn, Rename2In, RenameIn, SetattrIn, SetxattrIn, StatfsOut,
+    WriteOut, op,
 };
 use crate::control::{ControlFiles, value_reply};
 use crate::file_system::{Agreed, FileSystem};
@@ -88,6 +89,31 @@ pub(crate) trait Xattrs {
     fn removexattr(&self, header: &InHeader, name: &CStr) -> Result<(), Errno>;
 }
 
+/// Locks of open files, where they are not the kernel's own.
+pub(crate) trait Locks {
+    /// Takes a lock, or gives it back. `EAGAIN`: somebody has it. `EBUSY`: nobody is given one just now.
+    fn set_lock(&self, arg: LkIn) -> Result<(), Errno> {
+        let _ = arg;
+        Err(Errno::NOSYS)
+    }
+
+    /// A lock that is in the way; of kind `F_UNLCK`: there is none.
+    fn get_lock(&self, arg: LkIn) -> Result<FileLock, Errno> {
+        let _ = arg;
+        Err(Errno::NOSYS)
+    }
+
+    /// A descriptor is closed: as POSIX has it, all that its owner has locked of the file by bytes is given back.
+    fn unlock_bytes(&self, handle: u64, owner: u64) {
+        let _ = (handle, owner);
+    }
+
+    /// The last descriptor of an open file that was locked as a whole is closed.
+    fn unlock_file(&self, handle: u64, owner: u64) {
+        let _ = (handle, owner);
+    }
+}
+
 /// Decodes a request and has it carried out; appends the reply's body to `out`. What the request carries and what is unknown
 /// is `EINVAL` and `ENOSYS`.
 pub(crate) fn carry_out(
@@ -124,8 +150,20 @@ pub(crate) fn carry_out(
         op::OPEN => reply(out, &fs.open(header, record(&mut input)?)?),
         op::CREATE => reply_created(out, fs.create(header, record(&mut input)?, input.file_name()?)?),
         op::TMPFILE => reply_created(out, fs.tmpfile(header, record(&mut input)?)?),
-        op::RELEASE => fs.release(record::<ReleaseIn>(&mut input)?.fh)?,
-        op::FLUSH => fs.flush(record::<FlushIn>(&mut input)?.fh)?,
+        op::RELEASE => {
+            let ReleaseIn { fh, release_flags, lock_owner, .. } = record(&mut input)?;
+            if release_flags & RELEASE_FLOCK_UNLOCK != 0 {
+                fs.unlock_file(fh, lock_owner);
+            }
+            fs.release(fh)?;
+        }
+        op::FLUSH => {
+            let FlushIn { fh, lock_owner, .. } = record(&mut input)?;
+            fs.unlock_bytes(fh, lock_owner);
+            fs.flush(fh)?;
+        }
+        op::GETLK => reply(out, &fs.get_lock(record(&mut input)?)?),
+        op::SETLK | op::SETLKW => fs.set_lock(record(&mut input)?)?,
         op::FSYNC => {
             let (handle, data_only) = synced(&mut input)?;
             fs.fsync(handle, data_only)?;
@@ -172,7 +210,7 @@ pub(crate) fn carry_out(
 
         op::IOCTL => return Err(Errno::NOTTY),
         op::DESTROY => {}
-        // Locks stay in the kernel; what else is new is not supported, and the kernel stops asking.
+        // What is new is not supported, and the kernel stops asking.
         _ => return Err(Errno::NOSYS),
     }
     Ok(())

@@ -14,8 +14,8 @@ use rustix::process::{Resource, Rlimit};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::abi::{
-    Dirent, EntryOut, InHeader, InitIn, InitOut, Input, MAJOR, MINOR, MINOR_MIN, OPEN_KILL_SUIDGID, OpenIn,
-    OpenOut, OutHeader, SETXATTR_IN_COMPAT_SIZE, SetxattrIn, init, op,
+    Dirent, EntryOut, InHeader, InitIn, InitOut, Input, LkIn, MAJOR, MINOR, MINOR_MIN, OPEN_KILL_SUIDGID,
+    OpenIn, OpenOut, OutHeader, SETXATTR_IN_COMPAT_SIZE, SetxattrIn, init, op,
 };
 use crate::app::{AppNames, Applications};
 use crate::buffer::Pool;
@@ -29,7 +29,7 @@ use crate::mount::{self, Places};
 use crate::notify::Notifier;
 use crate::options::{CacheMode, MountOptions, Transport};
 use crate::passthrough::{self, caller};
-use crate::{operations, tree, uring};
+use crate::{locks, operations, tree, uring};
 
 /// Most requests that the kernel itself starts (read-ahead, asynchronous direct I/O) and that are underway at once.
 const BACKGROUND_MAX: u16 = 1024;
@@ -56,6 +56,8 @@ pub(crate) struct Session {
     pub(crate) device_threads: Watchdog,
     pub(crate) threads_max: usize,
     device: Arc<OwnedFd>,
+    /// Locks that programs wait for.
+    pub(crate) locks: locks::Asked,
     /// Requests through the device that are given up for who is killed, where what is behind the mount is far.
     pub(crate) waiting: Option<Arc<Waiting>>,
     serving: Mutex<Serving>,
@@ -90,6 +92,9 @@ impl Session {
             op::RELEASE | op::RELEASEDIR => self.closed(),
             _ => {}
         }
+        if matches!(header.opcode, op::FLUSH | op::RELEASE) && self.agreed.shares_locks {
+            self.locks.try_again();
+        }
         let is_outdated = match header.opcode {
             // Whoever opens a file sees what was written elsewhere: the kernel compares what it has cached with new attributes.
             op::OPEN if !self.is_direct => true,
@@ -105,6 +110,36 @@ impl Session {
             self.notifier.drop_attributes(header.nodeid);
         }
         Ok(())
+    }
+
+    /// Takes a lock for a program, or gives it back, in another thread; tells `answer`.
+    pub(crate) fn set_lock(
+        self: &Arc<Self>,
+        header: &InHeader,
+        arg: LkIn,
+        answer: impl FnOnce(Result<(), Errno>) + Send + 'static,
+    ) {
+        let (session, node) = (Arc::clone(self), header.nodeid);
+        if arg.lk.kind == libc::F_UNLCK as u32 {
+            return self.workers.run(move || {
+                let given_back = session.fs.set_lock(arg);
+                session.locks.try_again();
+                answer(given_back);
+            });
+        }
+        let attempt = move || {
+            if session.has_ended() {
+                return Err(Errno::NODEV);
+            }
+            session.fs.set_lock(arg)?;
+            // Who had it before may have written elsewhere.
+            match session.is_direct {
+                true => session.notifier.drop_attributes(node),
+                false => session.notifier.drop_pages(node, &(0..u64::MAX)),
+            }
+            Ok(())
+        };
+        self.locks.start(header.unique, header.opcode == op::SETLKW, attempt, answer);
     }
 
     fn closed(&self) {
@@ -304,7 +339,7 @@ pub fn mount(
     privileges::keep_mode_bits();
     let Places { source, root, mountpoint } = Places::check(source, mountpoint)?;
     let gate = engine.clone();
-    start(source.as_os_str(), mountpoint, engine, options, control, |agreed, options, _, _| {
+    start(source.as_os_str(), mountpoint, engine, options, control, false, |agreed, options, _, _| {
         passthrough::FileSystem::new(root, gate, store, options, agreed)
             .map(|fs| Box::new(fs) as Box<dyn FileSystem>)
             .map_err(|errno| MountError::system("reading the source", errno))
@@ -325,9 +360,25 @@ pub fn mount_tree(
     let mountpoint = mount::check_mountpoint(mountpoint)?;
     mount::check_empty(&mountpoint)?;
     let root = tree::root(&*tree).map_err(unreadable)?;
-    start(OsStr::new(name), mountpoint, engine, options, control, |agreed, options, names, applications| {
-        Ok(Box::new(tree::FileSystem::new(tree, &root, options, agreed, names.clone(), applications.clone())))
-    })
+    let (source, shares_locks) = (OsStr::new(name), tree.shares_locks());
+    start(
+        source,
+        mountpoint,
+        engine,
+        options,
+        control,
+        shares_locks,
+        |agreed, options, names, applications| {
+            Ok(Box::new(tree::FileSystem::new(
+                tree,
+                &root,
+                options,
+                agreed,
+                names.clone(),
+                applications.clone(),
+            )))
+        },
+    )
 }
 
 /// Attaches to a mount point that has been checked, and serves the file system that `make` makes.
@@ -337,6 +388,7 @@ fn start(
     engine: Arc<Engine>,
     options: &MountOptions,
     control: Arc<dyn Control>,
+    shares_locks: bool,
     make: impl FnOnce(
         Agreed,
         &MountOptions,
@@ -353,9 +405,10 @@ fn start(
     let file_names = Arc::default();
     let device = Arc::new(mount::attach(source, &mountpoint, options)?);
     let guard = DetachGuard(Some(&mountpoint));
-    let (agreed, over_uring) = negotiate(&device, options)?;
+    let (agreed, over_uring) = negotiate(&device, options, shares_locks)?;
     let fs = make(agreed, options, &file_names, &applications)?;
     let session = Arc::new(Session {
+        locks: locks::Asked::default(),
         waiting: fs.is_far().then(Arc::default),
         fs,
         engine,
@@ -417,7 +470,11 @@ fn within_bounds(options: &MountOptions) -> MountOptions {
 }
 
 /// Agrees with the kernel on the protocol; also says whether requests may come through io_uring.
-fn negotiate(device: &OwnedFd, options: &MountOptions) -> Result<(Agreed, bool), MountError> {
+fn negotiate(
+    device: &OwnedFd,
+    options: &MountOptions,
+    shares_locks: bool,
+) -> Result<(Agreed, bool), MountError> {
     let system = |errno: Errno| MountError::system("agreeing with the kernel on the FUSE protocol", errno);
     let mut request = vec![0; (1 << 20) + 4096];
     let length = loop {
@@ -442,7 +499,7 @@ fn negotiate(device: &OwnedFd, options: &MountOptions) -> Result<(Agreed, bool),
     {
         offered |= u64::from(flags2) << 32;
     }
-    let agreed = offered & wanted(options);
+    let agreed = offered & wanted(options, shares_locks);
     let reply = InitOut {
         major: MAJOR,
         minor: MINOR,
@@ -465,13 +522,13 @@ fn negotiate(device: &OwnedFd, options: &MountOptions) -> Result<(Agreed, bool),
     rustix::io::write(device, &message).map_err(system)?;
     let setxattr_in_bytes =
         if agreed & init::SETXATTR_EXT != 0 { size_of::<SetxattrIn>() } else { SETXATTR_IN_COMPAT_SIZE };
-    let agreed_on = Agreed { request_bytes_max: options.request_bytes_max, setxattr_in_bytes };
+    let shares_locks = agreed & init::POSIX_LOCKS != 0;
+    let agreed_on = Agreed { request_bytes_max: options.request_bytes_max, setxattr_in_bytes, shares_locks };
     Ok((agreed_on, agreed & init::OVER_IO_URING != 0))
 }
 
-/// The protocol's features to use. POSIX and BSD locks are not among them: the kernel then keeps them itself,
-/// between all processes of this mount.
-fn wanted(options: &MountOptions) -> u64 {
+/// The protocol's features to use. Without POSIX and BSD locks the kernel keeps these itself, between all processes of this mount.
+fn wanted(options: &MountOptions, shares_locks: bool) -> u64 {
     let mut wanted = init::ASYNC_READ
         | init::ATOMIC_O_TRUNC
         | init::BIG_WRITES
@@ -487,6 +544,9 @@ fn wanted(options: &MountOptions) -> u64 {
         | init::SETXATTR_EXT
         | init::INIT_EXT
         | init::DIRECT_IO_ALLOW_MMAP;
+    if shares_locks {
+        wanted |= init::POSIX_LOCKS | init::FLOCK_LOCKS;
+    }
     if options.transport != Transport::Device && uring::is_enabled() {
         wanted |= init::OVER_IO_URING;
     }

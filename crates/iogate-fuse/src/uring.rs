@@ -449,6 +449,13 @@ impl<'a> Server<'a> {
                     let _ = self.ring.submit();
                 }
             }
+            op::SETLK | op::SETLKW => {
+                let Some(arg) = reply.input().record() else { return reply.error(Errno::INVAL) };
+                session.set_lock(&header, arg, move |result| match result {
+                    Ok(()) => reply.data(&[]),
+                    Err(errno) => reply.error(errno),
+                });
+            }
             opcode if session.fs.may_be_slow(opcode) || self.metadata_pace.is_slow() => {
                 let session = session.clone();
                 self.session.workers.run(move || other(&session, &header, reply, &mut Vec::new()));

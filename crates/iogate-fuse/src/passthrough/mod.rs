@@ -28,6 +28,7 @@ use self::inode::{HeldInode, InodeTable};
 use crate::abi::op;
 use crate::file_system::{Agreed, FileSystem as Mounted, Opened};
 use crate::handle::Handles;
+use crate::operations::Locks;
 use crate::options::{CacheMode, MountOptions};
 
 /// A mounted source directory.
@@ -70,6 +71,9 @@ impl FileSystem {
         })
     }
 }
+
+/// Locks are the kernel's own.
+impl Locks for FileSystem {}
 
 impl Mounted for FileSystem {
     fn forget(&self, node: u64, lookups: u64) {

@@ -138,7 +138,8 @@ impl FileSystem {
         let told = file.losses().into();
         let fh = self.files.insert(OpenFile { file, node, class: PathClass::default(), flags, told });
         // What was only read cannot have been lost.
-        let no_flush = if flags & open::WRITE == 0 { fopen::NO_FLUSH } else { 0 };
+        let tells_of_closes = flags & open::WRITE != 0 || self.agreed.shares_locks;
+        let no_flush = if tells_of_closes { 0 } else { fopen::NO_FLUSH };
         let open_flags = no_flush
             | match self.cache {
                 CacheMode::Direct => fopen::DIRECT_IO | fopen::PARALLEL_DIRECT_WRITES,

@@ -7,13 +7,15 @@ mod attr;
 mod dir;
 mod entry;
 mod file;
+mod locks;
 mod node;
 mod nodes;
 mod xattr;
 
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use iogate_core::wire::Attr;
@@ -36,6 +38,8 @@ pub(crate) struct FileSystem {
     nodes: Nodes,
     files: Handles<OpenFile>,
     dirs: Handles<OpenDir>,
+    /// Who may have locked bytes: nodes, and the kernel's numbers for owners.
+    lockers: Mutex<HashSet<(u64, u64)>>,
     names: Arc<FileNames>,
     applications: Arc<Applications>,
     cache: CacheMode,
@@ -60,6 +64,10 @@ impl FileSystem {
         Caller { groups, ..Caller::new(header.uid, header.gid) }
     }
 
+    fn lockers(&self) -> MutexGuard<'_, HashSet<(u64, u64)>> {
+        self.lockers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn new(
         tree: Arc<dyn Tree>,
         root: &Attr,
@@ -73,6 +81,7 @@ impl FileSystem {
             nodes: Nodes::new(root),
             files: Handles::default(),
             dirs: Handles::default(),
+            lockers: Mutex::default(),
             names,
             applications,
             cache: options.cache,
@@ -126,9 +135,11 @@ impl Mounted for FileSystem {
     }
 
     fn may_be_slow(&self, opcode: u32) -> bool {
-        !matches!(
-            opcode,
-            op::OPENDIR | op::RELEASEDIR | op::FLUSH | op::COPY_FILE_RANGE | op::IOCTL | op::TMPFILE
-        )
+        // A close may give locks back.
+        opcode == op::FLUSH && self.agreed.shares_locks
+            || !matches!(
+                opcode,
+                op::OPENDIR | op::RELEASEDIR | op::FLUSH | op::COPY_FILE_RANGE | op::IOCTL | op::TMPFILE
+            )
     }
 }

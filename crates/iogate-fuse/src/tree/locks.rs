@@ -1,0 +1,70 @@
+//! Locks of a tree's files, where they hold among all who use the tree.
+
+use iogate_core::wire::{Lock, lock};
+use rustix::io::Errno;
+
+use super::FileSystem;
+use crate::abi::{FileLock, LK_FLOCK, LkIn};
+use crate::file_system::errno_of;
+use crate::operations::Locks;
+
+/// What the kernel asks for, as the tree has it.
+fn wish(arg: &LkIn) -> Result<Lock, Errno> {
+    let kind = match i32::try_from(arg.lk.kind) {
+        Ok(libc::F_RDLCK) => lock::SHARED,
+        Ok(libc::F_WRLCK) => lock::EXCLUSIVE,
+        Ok(libc::F_UNLCK) => lock::NONE,
+        _ => return Err(Errno::INVAL),
+    };
+    let space = if arg.lk_flags & LK_FLOCK != 0 { lock::FILE } else { lock::BYTES };
+    let FileLock { start, end, pid, .. } = arg.lk;
+    Ok(Lock { space, kind, owner: arg.owner, first: start, last: end, process: pid })
+}
+
+impl Locks for FileSystem {
+    fn set_lock(&self, arg: LkIn) -> Result<(), Errno> {
+        let open = self.files.get(arg.fh)?;
+        let wish = wish(&arg)?;
+        if wish.space == lock::BYTES && wish.kind != lock::NONE {
+            // Even if it is not given: whether an attempt that failed for the network was carried out is not known.
+            self.lockers().insert((open.node.id, wish.owner));
+        }
+        open.file.set_lock(&wish).map_err(|error| errno_of(&error))
+    }
+
+    fn get_lock(&self, arg: LkIn) -> Result<FileLock, Errno> {
+        let open = self.files.get(arg.fh)?;
+        let found = open.file.get_lock(&wish(&arg)?).map_err(|error| errno_of(&error))?;
+        let kind = match found.kind {
+            lock::SHARED => libc::F_RDLCK,
+            lock::EXCLUSIVE => libc::F_WRLCK,
+            _ => libc::F_UNLCK,
+        };
+        Ok(FileLock { start: found.first, end: found.last, kind: kind as u32, pid: found.process })
+    }
+
+    fn unlock_bytes(&self, handle: u64, owner: u64) {
+        if !self.agreed.shares_locks || self.lockers().is_empty() {
+            return;
+        }
+        let Ok(open) = self.files.get(handle) else { return };
+        if self.lockers().remove(&(open.node.id, owner)) {
+            self.unlock(handle, lock::BYTES, owner);
+        }
+    }
+
+    fn unlock_file(&self, handle: u64, owner: u64) {
+        self.unlock(handle, lock::FILE, owner);
+    }
+}
+
+impl FileSystem {
+    /// Gives back all that an owner has of a file.
+    fn unlock(&self, handle: u64, space: u8, owner: u64) {
+        let all = Lock { space, kind: lock::NONE, owner, first: 0, last: u64::MAX, process: 0 };
+        let unlocked = self.files.get(handle).map(|open| open.file.set_lock(&all));
+        if let Ok(Err(error)) = unlocked {
+            tracing::warn!(%error, "a lock is not given back before the connection to the server ends");
+        }
+    }
+}
