@@ -30,8 +30,8 @@ struct Shared {
 #[derive(Default)]
 struct State {
     waiting: Vec<Request>,
-    /// Who waits for these has got a signal.
-    interrupted: VecDeque<u64>,
+    /// Signals for those who wait for what was not, or not just then, among these.
+    early: VecDeque<u64>,
     has_thread: bool,
 }
 
@@ -55,8 +55,11 @@ impl Asked {
         attempt: impl Fn() -> Result<(), Errno> + Send + 'static,
         answer: impl FnOnce(Result<(), Errno>) + Send + 'static,
     ) {
-        let (attempt, answer) = (Box::new(attempt), Box::new(answer));
         let mut state = self.0.lock();
+        if state.is_interrupted(unique) {
+            drop(state);
+            return answer(Err(Errno::INTR));
+        }
         if !state.has_thread {
             let shared = Arc::clone(&self.0);
             let started = std::thread::Builder::new().name("iogate-locks".into()).spawn(move || shared.run());
@@ -67,6 +70,7 @@ impl Asked {
             }
             state.has_thread = true;
         }
+        let (attempt, answer) = (Box::new(attempt), Box::new(answer));
         state.waiting.push(Request { unique, waits, attempt, answer, next: Instant::now(), pause: PAUSE });
         drop(state);
         self.0.changed.notify_one();
@@ -75,12 +79,15 @@ impl Asked {
     /// Who waits for the answer to a request has got a signal.
     pub(crate) fn interrupt(&self, unique: u64) {
         let mut state = self.0.lock();
-        if state.interrupted.len() == EARLY_MAX {
-            state.interrupted.pop_front();
+        if let Some(at) = state.waiting.iter().position(|request| request.unique == unique) {
+            let request = state.waiting.swap_remove(at);
+            drop(state);
+            return (request.answer)(Err(Errno::INTR));
         }
-        state.interrupted.push_back(unique);
-        drop(state);
-        self.0.changed.notify_one();
+        if state.early.len() == EARLY_MAX {
+            state.early.pop_front();
+        }
+        state.early.push_back(unique);
     }
 
     /// A lock was given back here: somebody may wait for just that.
@@ -105,17 +112,8 @@ impl Shared {
         let mut state = self.lock();
         loop {
             let now = Instant::now();
-            let due = |request: &mut Request| request.next <= now;
-            let mut requests: Vec<Request> = state.take_interrupted();
-            if requests.is_empty() {
-                requests = state.waiting.extract_if(.., due).collect();
-            } else {
-                drop(state);
-                requests.into_iter().for_each(|request| (request.answer)(Err(Errno::INTR)));
-                state = self.lock();
-                continue;
-            }
-            if requests.is_empty() {
+            let due: Vec<Request> = state.waiting.extract_if(.., |request| request.next <= now).collect();
+            if due.is_empty() {
                 let next = state.waiting.iter().map(|request| request.next).min();
                 let pause = next.map_or(IDLE, |next| next.saturating_duration_since(now));
                 let woken = self.changed.wait_timeout(state, pause);
@@ -128,36 +126,32 @@ impl Shared {
                 continue;
             }
             drop(state);
-            let mut left = Vec::new();
-            for request in requests {
-                match (request.attempt)() {
-                    Err(Errno::AGAIN) if request.waits => left.push(request),
-                    Err(Errno::BUSY) => left.push(Request { pause: PAUSE_MAX, ..request }),
-                    result => (request.answer)(result),
-                }
-            }
+            due.into_iter().for_each(|request| self.attempt(request));
             state = self.lock();
-            let now = Instant::now();
-            state.waiting.extend(left.into_iter().map(|request| Request {
-                next: now + request.pause,
-                pause: (2 * request.pause).min(PAUSE_MAX),
-                ..request
-            }));
         }
+    }
+
+    fn attempt(&self, request: Request) {
+        let pause = match (request.attempt)() {
+            Err(Errno::AGAIN) if request.waits => request.pause,
+            Err(Errno::BUSY) => PAUSE_MAX,
+            result => return (request.answer)(result),
+        };
+        let mut state = self.lock();
+        if state.is_interrupted(request.unique) {
+            drop(state);
+            return (request.answer)(Err(Errno::INTR));
+        }
+        let (next, pause) = (Instant::now() + pause, (2 * pause).min(PAUSE_MAX));
+        state.waiting.push(Request { next, pause, ..request });
     }
 }
 
 impl State {
-    /// Those whose programs have got a signal.
-    fn take_interrupted(&mut self) -> Vec<Request> {
-        let State { waiting, interrupted, .. } = self;
-        if interrupted.is_empty() {
-            return Vec::new();
-        }
-        let taken: Vec<Request> =
-            waiting.extract_if(.., |request| interrupted.contains(&request.unique)).collect();
-        interrupted.retain(|unique| !taken.iter().any(|request| request.unique == *unique));
-        taken
+    /// Whether a signal has come before the request was here.
+    fn is_interrupted(&mut self, unique: u64) -> bool {
+        let at = self.early.iter().position(|early| *early == unique);
+        at.and_then(|at| self.early.remove(at)).is_some()
     }
 }
 

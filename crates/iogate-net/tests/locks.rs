@@ -42,7 +42,6 @@ impl Client {
         remote.open(caller, "file".as_ref(), how).unwrap()
     }
 
-    /// Takes a lock, waiting as long as it is kept for others after a restart.
     fn lock(&self, wish: &Lock) -> Result<(), i32> {
         errno(self.file.set_lock(wish))
     }
@@ -108,6 +107,16 @@ fn who_held_a_lock_has_it_over_a_restart_and_nobody_else() {
     drop(server);
     let _server = start(folder.path(), &endpoint, GRACE);
     two.lock(&wish(lock::EXCLUSIVE, 1, 0, 9)).unwrap();
+}
+
+#[test]
+fn what_is_no_lock_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(folder.path(), &any_port(), GRACE);
+    let one = Client::new(&server.endpoints()[0]);
+    assert_eq!(one.lock(&wish(3, 1, 0, 9)), Err(libc::EINVAL));
+    assert_eq!(one.lock(&wish(lock::SHARED, 1, 9, 0)), Err(libc::EINVAL));
+    assert_eq!(errno(one.file.get_lock(&wish(lock::NONE, 1, 0, 9))), Err(libc::EINVAL));
 }
 
 #[test]

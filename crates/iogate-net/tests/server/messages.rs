@@ -373,6 +373,18 @@ fn appends_of_many_clients_follow_each_other() {
 }
 
 #[test]
+fn locks_are_kept_where_the_files_are_and_nowhere_else() {
+    let setup = Setup::new();
+    let mut client = Raw::greet(setup.unix());
+    client.open(1, "f", RDWR).ok::<Opened>();
+    let lock = Lock { kind: lock::SHARED, last: 9, ..Lock::default() };
+    let refused = client.ask(&Request::SetLock(SetLock { handle: 1, again: 0, lock }), &[]);
+    assert_eq!(refused.errno, libc::EOPNOTSUPP as u16);
+    let refused = client.ask(&Request::GetLock(GetLock { handle: 1, lock }), &[]);
+    assert_eq!(refused.errno, libc::EOPNOTSUPP as u16);
+}
+
+#[test]
 fn the_documentation_has_every_message() {
     let page = include_str!("../../../../docs/protocol.md");
     let headings: Vec<&str> = page.lines().filter(|line| line.starts_with("### ")).collect();

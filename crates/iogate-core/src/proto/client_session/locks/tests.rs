@@ -148,3 +148,5 @@ fn a_copy_of_the_process_has_no_locks() {
     let said = exchange(&mut session, |_| Ok(opened(3)));
     assert_eq!(said, [("opens 1".into(), None)]);
 }
+
+mod world;

@@ -1,0 +1,304 @@
+//! Clients and a server whose connections are cut, sessions forgotten and process started anew at random: no two clients believe to have
+//! locks that do not go together.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::{CONFIG, EBADF, ESTALE, opened, welcome};
+use crate::file_locks::{Denied, FileLocks};
+use crate::proto::client_session::{Attempt, ClientSession, Demand};
+use crate::wire::{Identity, Lock, Open, Request, SetLock, lock, open};
+use crate::{Span, Time};
+
+const CLIENTS: usize = 3;
+const BYTES: u64 = 6;
+const FILE: Identity = Identity { inode: 3, generation: 0 };
+/// How long a server keeps sessions, and locks after a restart.
+const GRACE: Span = Span::from_millis(50);
+
+#[derive(Clone, Debug)]
+enum Ask {
+    Open(u32),
+    Close(u32),
+    Lock(SetLock),
+}
+
+fn own(request: Request<'_>, (): &()) -> Ask {
+    match request {
+        Request::Open(open) => Ask::Open(open.handle),
+        Request::Close(close) => Ask::Close(close.handle),
+        Request::SetLock(set) => Ask::Lock(set),
+        other => panic!("a session asks for {other:?}"),
+    }
+}
+
+struct Client {
+    session: ClientSession<Ask, ()>,
+    handle: u32,
+    /// What it has been given, byte by byte.
+    believes: [u8; BYTES as usize],
+    /// What it waits for, and has been told of what it asked for.
+    pending: Option<Lock>,
+    requests: VecDeque<(u64, Ask)>,
+    replies: VecDeque<(u64, Result<Vec<u8>, i32>)>,
+}
+
+#[derive(Default)]
+struct Server {
+    locks: FileLocks,
+    /// Clients may hold some: known to the next process.
+    is_noted: bool,
+    grace_ends: Time,
+    /// Of a client: its session, which handles are open in it, and since when nobody is connected to it.
+    sessions: BTreeMap<usize, (u8, Vec<u32>, Option<Time>)>,
+    last: u8,
+}
+
+impl Server {
+    fn carry_out(&mut self, client: usize, ask: &Ask, now: Time) -> Result<Vec<u8>, i32> {
+        let (number, handles, _) = self.sessions.get_mut(&client).unwrap();
+        match ask {
+            Ask::Open(handle) => {
+                handles.push(*handle);
+                Ok(opened(FILE.inode))
+            }
+            Ask::Close(handle) => {
+                handles.retain(|open| open != handle);
+                Ok(vec![])
+            }
+            Ask::Lock(set) if !handles.contains(&set.handle) => Err(EBADF),
+            Ask::Lock(set) => {
+                self.is_noted |= set.lock.kind != lock::NONE;
+                let number = u64::from(*number);
+                match self.locks.set(now, number, FILE, &set.lock, set.again != 0) {
+                    Ok(()) => Ok(vec![]),
+                    Err(Denied::Held(_)) => Err(11),
+                    Err(Denied::Grace) => Err(16),
+                    Err(Denied::Lost) => Err(ESTALE),
+                    Err(other) => panic!("{other:?}"),
+                }
+            }
+        }
+    }
+
+    /// The number of the session that goes on, or of a new one.
+    fn greet(&mut self, client: usize, shown: [u8; 16]) -> (u8, bool) {
+        match self.sessions.get_mut(&client) {
+            Some((number, _, since)) if [*number; 16] == shown => {
+                *since = None;
+                (*number, true)
+            }
+            _ => {
+                self.end(client);
+                self.last += 1;
+                self.sessions.insert(client, (self.last, vec![], None));
+                (self.last, false)
+            }
+        }
+    }
+
+    fn end(&mut self, client: usize) {
+        if let Some((number, ..)) = self.sessions.remove(&client) {
+            self.locks.end_session(number.into());
+        }
+    }
+}
+
+struct World {
+    clients: Vec<Client>,
+    server: Server,
+    now: Time,
+}
+
+impl World {
+    fn new() -> World {
+        let mut server = Server::default();
+        let clients = (0..CLIENTS)
+            .map(|client| {
+                let (number, _) = server.greet(client, [0; 16]);
+                let session = ClientSession::new(CONFIG, own as fn(Request<'_>, &()) -> Ask, welcome(number));
+                Client {
+                    session,
+                    handle: 0,
+                    believes: [0; BYTES as usize],
+                    pending: None,
+                    requests: VecDeque::new(),
+                    replies: VecDeque::new(),
+                }
+            })
+            .collect();
+        let mut world = World { clients, server, now: Time::ZERO };
+        (0..CLIENTS).for_each(|client| world.open(client));
+        world
+    }
+
+    fn open(&mut self, client: usize) {
+        let Client { session, handle, .. } = &mut self.clients[client];
+        *handle = session.open_file(b"f", open::READ, ());
+        let (flags, identity) = (open::READ, Identity::default());
+        let demand =
+            Demand::of(&Request::Open(Open { handle: *handle, flags, mode: 0, identity, path: b"f" }));
+        session.submit(Ask::Open(*handle), demand, self.now).unwrap();
+    }
+
+    /// Asks for a lock, if the client waits for nothing.
+    fn ask(&mut self, client: usize, kind: u8, first: u64, last: u64) {
+        let Client { session, handle, believes, pending, .. } = &mut self.clients[client];
+        if pending.is_some() {
+            return;
+        }
+        let wish = Lock { kind, owner: 1, first, last, ..Lock::default() };
+        if kind == lock::NONE {
+            // From now on it may be another's.
+            believes[first as usize..=last as usize].fill(lock::NONE);
+        }
+        *pending = Some(wish);
+        let set = SetLock { handle: *handle, again: 0, lock: wish };
+        let begun = session.lock_begins(*handle, &wish);
+        let demand = Demand { lock: begun, ..Demand::of(&Request::SetLock(set)) };
+        session.submit(Ask::Lock(set), demand, self.now).unwrap();
+    }
+
+    fn send(&mut self, client: usize) {
+        let Client { session, requests, .. } = &mut self.clients[client];
+        if let Some(next) = session.next_to_write() {
+            requests.push_back((next.id, next.item.clone()));
+        }
+    }
+
+    fn carry_out(&mut self, client: usize) {
+        let Some((id, ask)) = self.clients[client].requests.pop_front() else { return };
+        let reply = self.server.carry_out(client, &ask, self.now);
+        self.clients[client].replies.push_back((id, reply));
+    }
+
+    fn receive(&mut self, client: usize) {
+        let it = &mut self.clients[client];
+        let Some((id, reply)) = it.replies.pop_front() else { return };
+        let answered = it.session.answered(id, reply.as_deref().map_err(|&errno| errno)).unwrap();
+        let Ask::Lock(set) = answered.call else { return };
+        if set.again != 0 {
+            if answered.errno.is_some() {
+                self.gives_up(client);
+            }
+            return;
+        }
+        let wish = it.pending.take().unwrap();
+        match answered.errno {
+            None => it.believes[wish.first as usize..=wish.last as usize].fill(wish.kind),
+            Some(ESTALE) => self.gives_up(client),
+            Some(_) => {}
+        }
+    }
+
+    /// It has lost its locks, and begins with another handle.
+    fn gives_up(&mut self, client: usize) {
+        self.clients[client].believes = [0; BYTES as usize];
+        if self.clients[client].pending.is_none() {
+            self.open(client);
+        }
+    }
+
+    fn cut(&mut self, client: usize) {
+        let it = &mut self.clients[client];
+        if it.session.is_connected() {
+            it.requests.clear();
+            it.replies.clear();
+            it.session.lost(self.now);
+            if let Some((.., since)) = self.server.sessions.get_mut(&client) {
+                *since = Some(self.now);
+            }
+        }
+    }
+
+    fn connect(&mut self, client: usize) {
+        let it = &mut self.clients[client];
+        let Attempt::Connect(shown) = it.session.attempt(self.now) else { return };
+        let (number, resumes) = self.server.greet(client, shown);
+        let said = crate::wire::Welcome { resumed: resumes.into(), ..welcome(number) };
+        assert!(it.session.connected(said, self.now).failed.is_empty());
+    }
+
+    fn restart(&mut self) {
+        (0..CLIENTS).for_each(|client| self.cut(client));
+        let (is_noted, last) = (self.server.is_noted, self.server.last);
+        let grace_ends = self.now + GRACE;
+        let locks = if is_noted { FileLocks::after_restart(grace_ends) } else { FileLocks::default() };
+        self.server = Server { locks, is_noted, grace_ends, last, sessions: BTreeMap::new() };
+    }
+
+    fn wait(&mut self, ms: u64) {
+        self.now = self.now + Span::from_millis(ms);
+        for client in 0..CLIENTS {
+            let since = self.server.sessions.get(&client).and_then(|(.., since)| *since);
+            if since.is_some_and(|since| self.now.since(since) >= GRACE) {
+                self.server.end(client);
+            }
+            // Who has been away for so long, or has not asked again in time, believes in vain.
+            let is_late =
+                !self.server.sessions.contains_key(&client) || self.clients[client].session.is_restoring();
+            if is_late && self.now >= self.server.grace_ends {
+                self.clients[client].believes = [0; BYTES as usize];
+            }
+        }
+    }
+
+    fn check(&self) {
+        for byte in 0..BYTES as usize {
+            let all = self.clients.iter().map(|client| client.believes[byte]);
+            let exclusive = all.clone().filter(|&kind| kind == lock::EXCLUSIVE).count();
+            let shared = all.filter(|&kind| kind == lock::SHARED).count();
+            assert!(exclusive == 0 || exclusive + shared == 1, "byte {byte}: {exclusive} and {shared}");
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Ask(usize, u8, u64, u64),
+    Send(usize),
+    CarryOut(usize),
+    Receive(usize),
+    Cut(usize),
+    Connect(usize),
+    Restart,
+    Wait(u64),
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    let client = || 0..CLIENTS;
+    prop_oneof![
+        6 => (client(), 0..3_u8, 0..BYTES, 0..BYTES)
+            .prop_map(|(client, kind, one, other)| Step::Ask(client, kind, one.min(other), one.max(other))),
+        10 => client().prop_map(Step::Send),
+        10 => client().prop_map(Step::CarryOut),
+        10 => client().prop_map(Step::Receive),
+        2 => client().prop_map(Step::Cut),
+        6 => client().prop_map(Step::Connect),
+        1 => Just(Step::Restart),
+        4 => (1..30_u64).prop_map(Step::Wait),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn no_two_clients_have_one_lock(steps in prop::collection::vec(steps(), 1..400)) {
+        let mut world = World::new();
+        for step in steps {
+            match step {
+                Step::Ask(client, kind, first, last) => world.ask(client, kind, first, last),
+                Step::Send(client) => world.send(client),
+                Step::CarryOut(client) => world.carry_out(client),
+                Step::Receive(client) => world.receive(client),
+                Step::Cut(client) => world.cut(client),
+                Step::Connect(client) => world.connect(client),
+                Step::Restart => world.restart(),
+                Step::Wait(ms) => world.wait(ms),
+            }
+            world.check();
+        }
+    }
+}
