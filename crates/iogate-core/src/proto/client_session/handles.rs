@@ -142,7 +142,10 @@ impl<U> Handles<U> {
         outcome: Result<&[u8], i32>,
     ) -> Option<i32> {
         let failed = outcome.err();
-        self.locks.settle(demand.lock, failed.is_none());
+        if demand.lock != 0 {
+            let file = self.by_number.get(&demand.handle).and_then(|handle| handle.identity);
+            self.locks.settle(demand.lock, file, failed.is_none());
+        }
         if !demand.opens && restores && demand.lock == locks::AGAIN && failed.is_some() {
             // It may have been another's: nobody is to go on as if he had it still.
             if let Some(handle) = self.by_number.get_mut(&demand.handle) {
@@ -172,10 +175,9 @@ impl<U> Handles<U> {
         failed
     }
 
-    /// A lock of an open file is about to be asked for, or given back; returns its number until that is answered.
-    pub(super) fn lock_begins(&mut self, number: u32, lock: &Lock) -> u32 {
-        let identity = self.by_number.get(&number).and_then(|handle| handle.identity);
-        identity.map_or(0, |identity| self.locks.begin(identity, lock))
+    /// A lock is about to be asked for, or given back; returns its number until that is answered.
+    pub(super) fn lock_begins(&mut self, lock: &Lock) -> u32 {
+        self.locks.begin(lock)
     }
 
     /// Calls `again` with what asks for the locks of a file that was opened again, if it was.

@@ -14,7 +14,7 @@ pub(super) const AGAIN: u32 = u32::MAX;
 pub(super) struct Locks {
     files: BTreeMap<(u64, u64), Spaces>,
     /// Asked for or given back, and not answered yet.
-    begun: BTreeMap<u32, (Identity, Lock)>,
+    begun: BTreeMap<u32, Lock>,
     last: u32,
 }
 
@@ -24,20 +24,20 @@ struct Spaces([RangeLocks<u64>; 2]);
 
 impl Locks {
     /// Something is asked for: it counts once it is [settled](Locks::settle).
-    pub(super) fn begin(&mut self, file: Identity, lock: &Lock) -> u32 {
+    pub(super) fn begin(&mut self, lock: &Lock) -> u32 {
         loop {
             self.last = self.last.wrapping_add(1);
             let is_free = self.last != 0 && self.last != AGAIN && !self.begun.contains_key(&self.last);
             if is_free {
-                self.begun.insert(self.last, (file, *lock));
+                self.begun.insert(self.last, *lock);
                 return self.last;
             }
         }
     }
 
-    /// What was begun is answered: done, or not.
-    pub(super) fn settle(&mut self, number: u32, is_done: bool) {
-        let Some((file, lock)) = self.begun.remove(&number) else { return };
+    /// What was begun is answered, of this file: done, or not.
+    pub(super) fn settle(&mut self, number: u32, file: Option<Identity>, is_done: bool) {
+        let (Some(lock), Some(file)) = (self.begun.remove(&number), file) else { return };
         let (Some(kind), Some(range)) = (kind_of(&lock), ByteRange::new(lock.first, lock.last)) else {
             return;
         };

@@ -157,7 +157,7 @@ impl World {
         }
         *pending = Some(wish);
         let set = SetLock { handle: *handle, again: 0, lock: wish };
-        let begun = session.lock_begins(*handle, &wish);
+        let begun = session.lock_begins(&wish);
         let demand = Demand { lock: begun, ..Demand::of(&Request::SetLock(set)) };
         session.submit(Ask::Lock(set), demand, self.now).unwrap();
     }
@@ -246,6 +246,15 @@ impl World {
         }
     }
 
+    fn run(&mut self, client: usize) {
+        self.connect(client);
+        for _ in 0..8 {
+            self.send(client);
+            self.carry_out(client);
+            self.receive(client);
+        }
+    }
+
     fn check(&self) {
         for byte in 0..BYTES as usize {
             let all = self.clients.iter().map(|client| client.believes[byte]);
@@ -266,6 +275,8 @@ enum Step {
     Connect(usize),
     Restart,
     Wait(u64),
+    /// All of it for one client, while the others do nothing.
+    Run(usize),
 }
 
 fn steps() -> impl Strategy<Value = Step> {
@@ -278,8 +289,9 @@ fn steps() -> impl Strategy<Value = Step> {
         10 => client().prop_map(Step::Receive),
         2 => client().prop_map(Step::Cut),
         6 => client().prop_map(Step::Connect),
-        1 => Just(Step::Restart),
-        4 => (1..30_u64).prop_map(Step::Wait),
+        2 => Just(Step::Restart),
+        3 => (1..20_u64).prop_map(Step::Wait),
+        12 => client().prop_map(Step::Run),
     ]
 }
 
@@ -297,6 +309,7 @@ proptest! {
                 Step::Connect(client) => world.connect(client),
                 Step::Restart => world.restart(),
                 Step::Wait(ms) => world.wait(ms),
+                Step::Run(client) => world.run(client),
             }
             world.check();
         }
