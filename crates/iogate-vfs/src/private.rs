@@ -14,7 +14,7 @@ pub(crate) const NAME: &str = ".iogate";
 pub(crate) const ORPHANS: &str = "orphans";
 /// The folder for files that have no other name, until their objects are removed. Each has the name of its objects.
 pub(crate) const REMOVED: &str = "removed";
-/// The folder that is there while clients may hold locks.
+/// From which processes of a server clients may hold locks: their numbers.
 pub(crate) const LOCKED: &str = "locked";
 
 /// Whether a path below the export's root is the folder, or leads into it.
@@ -28,26 +28,45 @@ pub(crate) fn folder(root: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno>
     make_and_open(std::os::fd::AsFd::as_fd(&own), name)
 }
 
-/// Makes a folder in it, or removes it, durably.
-pub(crate) fn set_folder(root: BorrowedFd<'_>, name: &str, is_there: bool) -> Result<(), Errno> {
+/// Sets what a file in it says, durably; `None`: there is no such file.
+pub(crate) fn set_file(root: BorrowedFd<'_>, name: &str, content: Option<&[u8]>) -> Result<(), Errno> {
     let own = make_and_open(root, NAME)?;
-    let set = match is_there {
-        true => rustix::fs::mkdirat(&own, name, Mode::RWXU),
-        false => rustix::fs::unlinkat(&own, name, rustix::fs::AtFlags::REMOVEDIR),
-    };
-    match set {
-        Ok(()) | Err(Errno::EXIST | Errno::NOENT) => {}
-        Err(errno) => return Err(errno),
+    match content {
+        None => match rustix::fs::unlinkat(&own, name, rustix::fs::AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno),
+        },
+        Some(content) => {
+            let new = format!("{name}.{}", std::process::id());
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let file = rustix::fs::openat(&own, &new, flags, Mode::RUSR | Mode::WUSR)?;
+            let set = match rustix::io::write(&file, content) {
+                Ok(count) if count < content.len() => Err(Errno::NOSPC),
+                written => written.and_then(|_| rustix::fs::fsync(&file)),
+            };
+            if let Err(errno) = set.and_then(|()| rustix::fs::renameat(&own, &new, &own, name)) {
+                let _ = rustix::fs::unlinkat(&own, &new, rustix::fs::AtFlags::empty());
+                return Err(errno);
+            }
+        }
     }
     rustix::fs::fsync(&own)?;
     // The folder itself may be new.
     rustix::fs::fsync(root)
 }
 
-/// Whether there is such a folder in it.
-pub(crate) fn has_folder(root: BorrowedFd<'_>, name: &str) -> bool {
-    let path = format!("{NAME}/{name}");
-    rustix::fs::statat(root, path, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).is_ok()
+/// What a file in it says, if there is one.
+pub(crate) fn file(root: BorrowedFd<'_>, name: &str) -> Result<Option<Vec<u8>>, Errno> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = match rustix::fs::openat(root, format!("{NAME}/{name}"), flags, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(None),
+        file => file?,
+    };
+    let mut content = Vec::new();
+    match std::io::Read::read_to_end(&mut std::fs::File::from(file), &mut content) {
+        Ok(_) => Ok(Some(content)),
+        Err(error) => Err(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+    }
 }
 
 /// Opens it, and makes it where it is missing.

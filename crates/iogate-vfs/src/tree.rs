@@ -196,15 +196,15 @@ pub trait Tree: Send + Sync + 'static {
         false
     }
 
-    /// Notes, durably, whether clients of a server of the tree may hold locks.
-    fn note_locks(&self, may_hold: bool) -> io::Result<()> {
-        let _ = may_hold;
+    /// Notes, durably, from which processes of a server clients may hold locks; `None`: from none.
+    fn note_locks(&self, from: Option<&[u64]>) -> io::Result<()> {
+        let _ = from;
         Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
     }
 
-    /// Whether an earlier process has noted that clients may hold locks.
-    fn locks_noted(&self) -> bool {
-        false
+    /// What was noted so.
+    fn noted_locks(&self) -> io::Result<Option<Vec<u64>>> {
+        Ok(None)
     }
 
     /// Whether the locks of [`TreeFile::set_lock`] hold among all who use the files.

@@ -3,14 +3,16 @@
 //! A lock is of bytes, as of `fcntl(2)`, or of an open file, as of `flock(2)`; neither kind knows of the other. It is a client's, under a number
 //! that the client chose for whom it has taken it, and lasts until it is given back or the client's session ends.
 //!
-//! Locks are in memory. When a server is started again while clients held locks, there is a grace: for that time a lock is only given to who
-//! says that it had it before. A client that comes back later finds its lock lost, for others may have had it meanwhile.
+//! Locks are in memory. When a server is started again while clients may have held locks, there is a grace: for that time a lock is only given to
+//! who had it from a process before, and nobody can have had since. Which processes these are is [noted](FileLocks::note): each adds itself when it
+//! begins, and is alone once it gives a lock to somebody who had none. A client that comes back later finds its lock lost.
 //!
 //! Nobody waits here: whoever wants a lock that another one has is told so, and asks again.
 
 mod ranges;
 
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 pub use self::ranges::{ByteRange, Held, Kind, RangeLocks};
 use crate::Time;
@@ -45,7 +47,14 @@ pub struct FileLocks {
     counts: BTreeMap<u64, usize>,
     /// Until when only those who had a lock before are given one.
     grace_ends: Option<Time>,
+    /// The processes before that it may be had from.
+    before: Vec<u64>,
+    /// This process.
+    instance: u64,
 }
+
+/// Most processes before that are noted: those that have been started one after the other within a grace.
+const BEFORE_MAX: usize = 64;
 
 /// A file's locks: of bytes, and of open files.
 #[derive(Clone, Debug, Default)]
@@ -77,9 +86,21 @@ pub(crate) fn kind_of(lock: &Lock) -> Option<Option<Kind>> {
 }
 
 impl FileLocks {
-    /// No locks, in a server that was started while clients held some: until `grace_ends`, who had one before is given it.
-    pub fn after_restart(grace_ends: Time) -> FileLocks {
-        FileLocks { grace_ends: Some(grace_ends), ..FileLocks::default() }
+    /// No locks, in a process of this number. `noted` is what was [noted](FileLocks::note) last, if anything was: then there is a grace.
+    pub fn begin(instance: u64, noted: Option<Vec<u64>>, grace_ends: Time) -> FileLocks {
+        let grace_ends = noted.as_ref().map(|_| grace_ends);
+        FileLocks { grace_ends, before: noted.unwrap_or_default(), instance, ..FileLocks::default() }
+    }
+
+    /// What is to be noted, durably, before clients are told anything: if clients may have held locks, and before a lock is given to somebody
+    /// who had none.
+    pub fn note(&self, gives: bool) -> Option<Vec<u64>> {
+        if gives {
+            return Some(Vec::from([self.instance]));
+        }
+        self.grace_ends?;
+        let first = self.before.len().saturating_sub(BEFORE_MAX - 1);
+        Some(self.before[first..].iter().copied().chain([self.instance]).collect())
     }
 
     /// Whether nobody has a lock, and nobody is waited for.
@@ -87,12 +108,13 @@ impl FileLocks {
         self.files.is_empty() && !self.is_grace(now)
     }
 
-    fn is_grace(&self, now: Time) -> bool {
+    /// Whether locks are only given to who had them before.
+    pub fn is_grace(&self, now: Time) -> bool {
         self.grace_ends.is_some_and(|end| now < end)
     }
 
-    /// Gives a session a lock, in place of what its owner has of these bytes, or takes these from it. `again`: it had the lock before, from a
-    /// server that was started anew.
+    /// Gives a session a lock, in place of what its owner has of these bytes, or takes these from it. `again`: it had the lock from a process
+    /// before, of this number; 0: it had none.
     ///
     /// # Errors
     /// Why not; what the owner has of these bytes stays as it is.
@@ -102,7 +124,7 @@ impl FileLocks {
         session: u64,
         file: Identity,
         lock: &Lock,
-        again: bool,
+        again: u64,
     ) -> Result<(), Denied> {
         let wish = Wish::of(lock).ok_or(Denied::Malformed)?;
         let key = (file.inode, file.generation);
@@ -116,9 +138,10 @@ impl FileLocks {
             return Ok(());
         };
         match (self.is_grace(now), again) {
-            (true, false) => return Err(Denied::Grace),
-            (false, true) => return Err(Denied::Lost),
-            _ => {}
+            (true, 0) => return Err(Denied::Grace),
+            (false, 0) => {}
+            (true, before) if self.before.contains(&before) => {}
+            _ => return Err(Denied::Lost),
         }
         if self.counts.get(&session).is_some_and(|&count| count >= LOCKS_PER_SESSION_MAX) {
             return Err(Denied::TooMany);

@@ -1,4 +1,5 @@
 use alloc::collections::BTreeMap;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use proptest::prelude::*;
@@ -100,13 +101,13 @@ fn whole(kind: u8, owner: u64) -> Lock {
 fn owners_of_two_sessions_are_told_apart() {
     let mut locks = FileLocks::default();
     let now = Time::ZERO;
-    locks.set(now, 1, FILE, &bytes(lock::EXCLUSIVE, 5, 0, 9), false).unwrap();
-    let refused = locks.set(now, 2, FILE, &bytes(lock::SHARED, 5, 9, 9), false).unwrap_err();
+    locks.set(now, 1, FILE, &bytes(lock::EXCLUSIVE, 5, 0, 9), 0).unwrap();
+    let refused = locks.set(now, 2, FILE, &bytes(lock::SHARED, 5, 9, 9), 0).unwrap_err();
     let Denied::Held(held) = refused else { panic!("{refused:?}") };
     assert_eq!((held.owner, held.range, held.process), ((1, 5), ByteRange::new(0, 9).unwrap(), 7));
     // The other kind of locks, and other files, are free.
-    locks.set(now, 2, FILE, &whole(lock::EXCLUSIVE, 5), false).unwrap();
-    locks.set(now, 2, Identity { inode: 2, ..FILE }, &bytes(lock::EXCLUSIVE, 5, 0, 9), false).unwrap();
+    locks.set(now, 2, FILE, &whole(lock::EXCLUSIVE, 5), 0).unwrap();
+    locks.set(now, 2, Identity { inode: 2, ..FILE }, &bytes(lock::EXCLUSIVE, 5, 0, 9), 0).unwrap();
     assert_eq!(locks.holder(1, FILE, &whole(lock::SHARED, 1)).unwrap().unwrap().owner, (2, 5));
     assert_eq!(locks.holder(1, FILE, &bytes(lock::EXCLUSIVE, 5, 0, 9)), Ok(None));
 }
@@ -115,11 +116,11 @@ fn owners_of_two_sessions_are_told_apart() {
 fn a_session_that_ends_leaves_nothing() {
     let mut locks = FileLocks::default();
     let now = Time::ZERO;
-    locks.set(now, 1, FILE, &bytes(lock::SHARED, 1, 0, 9), false).unwrap();
-    locks.set(now, 2, FILE, &bytes(lock::SHARED, 1, 5, 20), false).unwrap();
+    locks.set(now, 1, FILE, &bytes(lock::SHARED, 1, 0, 9), 0).unwrap();
+    locks.set(now, 2, FILE, &bytes(lock::SHARED, 1, 5, 20), 0).unwrap();
     locks.end_session(1);
-    locks.set(now, 3, FILE, &bytes(lock::EXCLUSIVE, 1, 0, 4), false).unwrap();
-    assert!(matches!(locks.set(now, 3, FILE, &bytes(lock::EXCLUSIVE, 1, 0, 5), false), Err(Denied::Held(_))));
+    locks.set(now, 3, FILE, &bytes(lock::EXCLUSIVE, 1, 0, 4), 0).unwrap();
+    assert!(matches!(locks.set(now, 3, FILE, &bytes(lock::EXCLUSIVE, 1, 0, 5), 0), Err(Denied::Held(_))));
     locks.end_session(2);
     locks.end_session(3);
     assert!(locks.is_empty(now) && locks.counts.is_empty());
@@ -128,20 +129,27 @@ fn a_session_that_ends_leaves_nothing() {
 #[test]
 fn after_a_restart_locks_are_for_those_who_had_them() {
     let end = Time::from_nanos(100);
-    let mut locks = FileLocks::after_restart(end);
+    let mut locks = FileLocks::begin(5, Some(vec![3, 4]), end);
     let early = Time::from_nanos(99);
     let wish = bytes(lock::EXCLUSIVE, 1, 0, 9);
-    assert_eq!(locks.set(early, 1, FILE, &wish, false), Err(Denied::Grace));
-    assert_eq!(locks.set(early, 1, FILE, &wish, true), Ok(()));
+    assert_eq!(locks.set(early, 1, FILE, &wish, 0), Err(Denied::Grace));
+    assert_eq!(locks.set(early, 1, FILE, &wish, 4), Ok(()));
     // Given back, it is nobody else's before the grace is over.
-    assert_eq!(locks.set(early, 1, FILE, &bytes(lock::NONE, 1, 0, 9), false), Ok(()));
-    assert_eq!(locks.set(early, 2, FILE, &wish, false), Err(Denied::Grace));
+    assert_eq!(locks.set(early, 1, FILE, &bytes(lock::NONE, 1, 0, 9), 0), Ok(()));
+    assert_eq!(locks.set(early, 2, FILE, &wish, 0), Err(Denied::Grace));
     assert!(!locks.is_empty(early));
-    assert_eq!(locks.set(end, 2, FILE, &wish, false), Ok(()));
-    assert_eq!(locks.set(end, 1, FILE, &bytes(lock::SHARED, 1, 20, 30), true), Err(Denied::Lost));
+    assert_eq!(locks.set(end, 2, FILE, &wish, 0), Ok(()));
+    assert_eq!(locks.set(end, 1, FILE, &bytes(lock::SHARED, 1, 20, 30), 4), Err(Denied::Lost));
+    assert_eq!(locks.note(false), Some(vec![3, 4, 5]));
+    assert_eq!(locks.note(true), Some(vec![5]));
+    // From a process that is not noted: others may have had it since.
+    let mut locks = FileLocks::begin(6, Some(vec![5]), end);
+    assert_eq!(locks.set(early, 1, FILE, &wish, 4), Err(Denied::Lost));
+    assert_eq!(locks.set(early, 1, FILE, &wish, 6), Err(Denied::Lost));
     // Of a server that was not started anew nobody has had a lock before.
-    let mut locks = FileLocks::default();
-    assert_eq!(locks.set(Time::ZERO, 1, FILE, &wish, true), Err(Denied::Lost));
+    let mut locks = FileLocks::begin(7, None, end);
+    assert_eq!(locks.note(false), None);
+    assert_eq!(locks.set(Time::ZERO, 1, FILE, &wish, 4), Err(Denied::Lost));
 }
 
 #[test]
@@ -150,7 +158,7 @@ fn what_is_no_lock_is_refused() {
     let malformed =
         [bytes(3, 1, 0, 9), bytes(lock::SHARED, 1, 9, 8), Lock { space: 2, ..bytes(lock::SHARED, 1, 0, 9) }];
     for wish in malformed {
-        assert_eq!(locks.set(Time::ZERO, 1, FILE, &wish, false), Err(Denied::Malformed));
+        assert_eq!(locks.set(Time::ZERO, 1, FILE, &wish, 0), Err(Denied::Malformed));
     }
     assert_eq!(locks.holder(1, FILE, &bytes(lock::NONE, 1, 0, 9)), Err(Denied::Malformed));
     assert!(locks.is_empty(Time::ZERO));
@@ -161,11 +169,11 @@ fn a_session_has_so_many_and_no_more() {
     let mut locks = FileLocks::default();
     let one = |number: u64| bytes(lock::SHARED, 1, 2 * number, 2 * number);
     for number in 0..LOCKS_PER_SESSION_MAX as u64 {
-        locks.set(Time::ZERO, 1, FILE, &one(number), false).unwrap();
+        locks.set(Time::ZERO, 1, FILE, &one(number), 0).unwrap();
     }
     let further = one(LOCKS_PER_SESSION_MAX as u64);
-    assert_eq!(locks.set(Time::ZERO, 1, FILE, &further, false), Err(Denied::TooMany));
-    locks.set(Time::ZERO, 2, FILE, &further, false).unwrap();
-    locks.set(Time::ZERO, 1, FILE, &bytes(lock::NONE, 1, 0, 0), false).unwrap();
-    locks.set(Time::ZERO, 1, FILE, &further, false).unwrap();
+    assert_eq!(locks.set(Time::ZERO, 1, FILE, &further, 0), Err(Denied::TooMany));
+    locks.set(Time::ZERO, 2, FILE, &further, 0).unwrap();
+    locks.set(Time::ZERO, 1, FILE, &bytes(lock::NONE, 1, 0, 0), 0).unwrap();
+    locks.set(Time::ZERO, 1, FILE, &further, 0).unwrap();
 }

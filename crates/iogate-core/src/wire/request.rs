@@ -290,8 +290,8 @@ record! {
     SetLock {
         /// The open file.
         handle: u32,
-        /// 1: the client had it before, from a server that was started anew.
-        again: u8,
+        /// From which process of the server the client had it before: its `instance`. 0: it had none.
+        again: u64,
         /// The lock.
         lock: Lock,
     }

@@ -148,9 +148,10 @@ impl Served {
     }
 
     /// Begins to serve it: clients of an earlier server may come back for so long.
-    pub(super) fn begin(self: &Arc<Self>, now: Time, grace: Duration) -> io::Result<()> {
+    pub(super) fn begin(self: &Arc<Self>, instance: u64, now: Time, grace: Duration) -> io::Result<()> {
         if self.export.tree.keeps_locks() {
-            let _ = self.locks.set(Locks::new(&*self.export.tree, now, grace.into()));
+            let locks = Locks::begin(&*self.export.tree, instance, now + grace.into())?;
+            let _ = self.locks.set(locks);
         }
         let served = Arc::downgrade(self);
         self.export.tree.when_gone(Arc::new(move |gone| {

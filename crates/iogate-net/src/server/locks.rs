@@ -1,11 +1,12 @@
 //! Locks of files among an export's clients, around what decides: [`iogate_core::file_locks`].
 
+use std::io;
 use std::sync::Mutex;
 
+use iogate_core::Time;
 use iogate_core::file_locks::{Denied, FileLocks};
 use iogate_core::refusal::Refusal;
 use iogate_core::wire::{GetLock, Lock, SetLock, lock as kinds};
-use iogate_core::{Span, Time};
 use iogate_vfs::Tree;
 
 use super::lock;
@@ -14,35 +15,49 @@ use super::session::Session;
 /// The locks of an export.
 pub(super) struct Locks {
     table: Mutex<FileLocks>,
-    /// The next process will know that clients may have held some.
-    is_noted: Mutex<bool>,
+    /// What the next process finds.
+    noted: Mutex<Noted>,
+}
+
+#[derive(PartialEq)]
+enum Noted {
+    Nothing,
+    /// Clients may hold locks from processes before.
+    Before,
+    /// They may hold some from this one only.
+    Given,
 }
 
 impl Locks {
-    /// None yet: clients of an earlier process that held some may come back within a grace from now.
-    pub(super) fn new(tree: &dyn Tree, now: Time, grace: Span) -> Locks {
-        let is_noted = tree.locks_noted();
-        let table = if is_noted { FileLocks::after_restart(now + grace) } else { FileLocks::default() };
-        Locks { table: Mutex::new(table), is_noted: Mutex::new(is_noted) }
+    /// None yet, in a process of this number: clients that held some from one before may come back until the grace ends.
+    pub(super) fn begin(tree: &dyn Tree, instance: u64, grace_ends: Time) -> io::Result<Locks> {
+        let table = FileLocks::begin(instance, tree.noted_locks()?, grace_ends);
+        let note = table.note(false);
+        if note.is_some() {
+            tree.note_locks(note.as_deref())?;
+        }
+        let noted = if note.is_some() { Noted::Before } else { Noted::Nothing };
+        Ok(Locks { table: Mutex::new(table), noted: Mutex::new(noted) })
     }
 
-    /// Has it noted that clients may hold locks, before the first one does.
+    /// A lock is about to be given to somebody who had none.
     fn note(&self, tree: &dyn Tree) {
-        let mut is_noted = lock(&self.is_noted);
-        if *is_noted {
+        let mut noted = lock(&self.noted);
+        if *noted == Noted::Given {
             return;
         }
-        if let Err(error) = tree.note_locks(true) {
+        let note = lock(&self.table).note(true);
+        if let Err(error) = tree.note_locks(note.as_deref()) {
             tracing::warn!(%error, "whoever holds a lock will not have it kept when this server is started again");
         }
-        *is_noted = true;
+        *noted = Noted::Given;
     }
 
     /// The server ends. What nobody holds is not waited for by the next one.
     pub(super) fn end(&self, tree: &dyn Tree, now: Time) {
-        let mut is_noted = lock(&self.is_noted);
-        if *is_noted && lock(&self.table).is_empty(now) {
-            *is_noted = tree.note_locks(false).is_err();
+        let mut noted = lock(&self.noted);
+        if *noted != Noted::Nothing && lock(&self.table).is_empty(now) && tree.note_locks(None).is_ok() {
+            *noted = Noted::Nothing;
         }
     }
 
@@ -55,15 +70,14 @@ impl Locks {
 impl Session {
     /// Takes a lock of an open file, or gives it back.
     pub(super) fn set_lock(&self, set: &SetLock) -> Result<(), Refusal> {
-        let locks = self.locks()?;
-        if set.lock.kind != kinds::NONE {
+        let (locks, now) = (self.locks()?, self.server.now());
+        if set.lock.kind != kinds::NONE && set.again == 0 && !lock(&locks.table).is_grace(now) {
             locks.note(&*self.export.tree);
         }
         let mut table = lock(&locks.table);
         // With the table's lock: a session that has ended has no file, and takes no lock any more.
         let file = self.file(set.handle)?.file.identity();
-        let now = self.server.now();
-        table.set(now, self.number(), file, &set.lock, set.again != 0).map_err(|denied| refusal(&denied))
+        table.set(now, self.number(), file, &set.lock, set.again).map_err(|denied| refusal(&denied))
     }
 
     /// Who has a lock of an open file that is in the way of this one.

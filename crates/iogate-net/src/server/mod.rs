@@ -236,7 +236,7 @@ impl Server {
             }
         });
         for export in &shared.exports {
-            export.begin(shared.now(), shared.session_grace)?;
+            export.begin(shared.instance, shared.now(), shared.session_grace)?;
         }
         let server = Server { shared, endpoints };
         threads::start(&server.shared)?;

@@ -539,12 +539,17 @@ impl Tree for DirectoryTree {
         true
     }
 
-    fn note_locks(&self, may_hold: bool) -> io::Result<()> {
-        Ok(private::set_folder(self.root.as_fd(), private::LOCKED, may_hold)?)
+    fn note_locks(&self, from: Option<&[u64]>) -> io::Result<()> {
+        let content =
+            from.map(|from| from.iter().flat_map(|process| process.to_le_bytes()).collect::<Vec<u8>>());
+        Ok(private::set_file(self.root.as_fd(), private::LOCKED, content.as_deref())?)
     }
 
-    fn locks_noted(&self) -> bool {
-        private::has_folder(self.root.as_fd(), private::LOCKED)
+    fn noted_locks(&self) -> io::Result<Option<Vec<u64>>> {
+        let content = private::file(self.root.as_fd(), private::LOCKED)?;
+        let processes =
+            |content: Vec<u8>| content.as_chunks().0.iter().copied().map(u64::from_le_bytes).collect();
+        Ok(content.map(processes))
     }
 
     fn begin_grace(&self, time: Duration) -> io::Result<()> {

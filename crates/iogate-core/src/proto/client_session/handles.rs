@@ -180,14 +180,14 @@ impl<U> Handles<U> {
         self.locks.begin(lock)
     }
 
-    /// Calls `again` with what asks for the locks of a file that was opened again, if it was.
-    pub(super) fn lock_again(&self, number: u32, mut again: impl FnMut(Request<'_>, &U)) {
+    /// Calls `again` with what asks for the locks of a file that was opened again, if it was; they are `from` that process of the server.
+    pub(super) fn lock_again(&self, number: u32, from: u64, mut again: impl FnMut(Request<'_>, &U)) {
         let Some(handle) = self.by_number.get(&number).filter(|handle| handle.standing == Standing::Fresh)
         else {
             return;
         };
         for lock in handle.identity.into_iter().flat_map(|identity| self.locks.of(identity)) {
-            again(Request::SetLock(SetLock { handle: number, again: 1, lock }), &handle.caller);
+            again(Request::SetLock(SetLock { handle: number, again: from, lock }), &handle.caller);
         }
     }
 

@@ -85,6 +85,8 @@ pub struct ClientSession<C, U> {
     loss: Option<Loss>,
     /// The last loss, until the server has answered something since.
     loss_before: Option<Loss>,
+    /// The process of the server that the locks are from.
+    locked_at: u64,
     is_closed: bool,
 }
 
@@ -156,6 +158,7 @@ impl<C, U> ClientSession<C, U> {
         let mut requests = Outstanding::new();
         requests.renewed(limits(&welcome), false);
         ClientSession {
+            locked_at: welcome.instance,
             config,
             own,
             welcome,
@@ -209,9 +212,12 @@ impl<C, U> ClientSession<C, U> {
                 self.reopen(handle);
             }
             if taken.demand.opens {
-                self.handles.lock_again(handle, restoring(&mut self.requests, self.own));
+                self.handles.lock_again(handle, self.locked_at, restoring(&mut self.requests, self.own));
             }
             self.handles.close_replaced(handle, restoring(&mut self.requests, self.own));
+            if !self.requests.is_restoring() {
+                self.locked_at = self.welcome.instance;
+            }
         }
         Some(Answered { call: taken.item, errno })
     }
@@ -270,6 +276,9 @@ impl<C, U> ClientSession<C, U> {
                 failed.push(call);
             }
             self.handles.reopen_all(restoring(&mut self.requests, self.own));
+            if !self.requests.is_restoring() {
+                self.locked_at = welcome.instance;
+            }
         }
         let is_news = loss.gave_up || shown != NO_SESSION;
         Reconnected { is_resumed, gone: now.since(loss.since), is_news, failed }

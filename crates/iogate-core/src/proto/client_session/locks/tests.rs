@@ -28,7 +28,7 @@ fn own(request: Request<'_>, _: &u32) -> String {
 }
 
 fn welcome(session: u8) -> Welcome {
-    Welcome { credits: 8, credit_bytes: 1000, ..Welcome::to([session; 16], false) }
+    Welcome { instance: session.into(), credits: 8, credit_bytes: 1000, ..Welcome::to([session; 16], false) }
 }
 
 fn opened(inode: u64) -> Vec<u8> {
@@ -101,7 +101,7 @@ fn locks_are_asked_for_again_before_anything_else() {
     );
     restart(&mut session, 3);
     let said = exchange(&mut session, |item| Ok(if item.starts_with("opens") { opened(3) } else { vec![] }));
-    assert_eq!(said.last().unwrap().0, "1 1 0 1 6 600-700");
+    assert_eq!(said.last().unwrap().0, "2 1 0 1 6 600-700");
 }
 
 #[test]

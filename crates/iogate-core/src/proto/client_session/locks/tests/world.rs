@@ -1,16 +1,17 @@
 //! Clients and a server whose connections are cut, sessions forgotten and process started anew at random: no two clients believe to have
-//! locks that do not go together.
+//! locks that do not go together, and nobody goes on with one that another has had meanwhile.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::mem;
 
 use proptest::prelude::*;
 
 use super::{CONFIG, EBADF, ESTALE, opened, welcome};
 use crate::file_locks::{Denied, FileLocks};
 use crate::proto::client_session::{Attempt, ClientSession, Demand};
-use crate::wire::{Identity, Lock, Open, Request, SetLock, lock, open};
+use crate::wire::{Identity, Lock, Open, Request, SetLock, Welcome, lock, open};
 use crate::{Span, Time};
 
 const CLIENTS: usize = 3;
@@ -40,6 +41,8 @@ struct Client {
     handle: u32,
     /// What it has been given, byte by byte.
     believes: [u8; BYTES as usize],
+    /// The same, but for what it cannot know; and how many locks had been given when it got that.
+    thinks: [(u8, usize); BYTES as usize],
     /// What it waits for, and has been told of what it asked for.
     pending: Option<Lock>,
     requests: VecDeque<(u64, Ask)>,
@@ -49,11 +52,14 @@ struct Client {
 #[derive(Default)]
 struct Server {
     locks: FileLocks,
-    /// Clients may hold some: known to the next process.
-    is_noted: bool,
+    /// What the next process finds.
+    noted: Option<Vec<u64>>,
+    instance: u64,
     grace_ends: Time,
     /// Of a client: its session, which handles are open in it, and since when nobody is connected to it.
     sessions: BTreeMap<usize, (u8, Vec<u32>, Option<Time>)>,
+    /// All that was ever given, and to whom.
+    given: Vec<(usize, Lock)>,
     last: u8,
 }
 
@@ -71,10 +77,15 @@ impl Server {
             }
             Ask::Lock(set) if !handles.contains(&set.handle) => Err(EBADF),
             Ask::Lock(set) => {
-                self.is_noted |= set.lock.kind != lock::NONE;
+                if set.lock.kind != lock::NONE && set.again == 0 && !self.locks.is_grace(now) {
+                    self.noted = self.locks.note(true);
+                }
                 let number = u64::from(*number);
-                match self.locks.set(now, number, FILE, &set.lock, set.again != 0) {
-                    Ok(()) => Ok(vec![]),
+                match self.locks.set(now, number, FILE, &set.lock, set.again) {
+                    Ok(()) => {
+                        self.given.push((client, set.lock));
+                        Ok(vec![])
+                    }
                     Err(Denied::Held(_)) => Err(11),
                     Err(Denied::Grace) => Err(16),
                     Err(Denied::Lost) => Err(ESTALE),
@@ -115,15 +126,18 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let mut server = Server::default();
+        let locks = FileLocks::begin(1, None, Time::ZERO);
+        let mut server = Server { locks, instance: 1, ..Server::default() };
         let clients = (0..CLIENTS)
             .map(|client| {
                 let (number, _) = server.greet(client, [0; 16]);
-                let session = ClientSession::new(CONFIG, own as fn(Request<'_>, &()) -> Ask, welcome(number));
+                let said = Welcome { instance: 1, ..welcome(number) };
+                let session = ClientSession::new(CONFIG, own as fn(Request<'_>, &()) -> Ask, said);
                 Client {
                     session,
                     handle: 0,
                     believes: [0; BYTES as usize],
+                    thinks: [(0, 0); BYTES as usize],
                     pending: None,
                     requests: VecDeque::new(),
                     replies: VecDeque::new(),
@@ -146,14 +160,15 @@ impl World {
 
     /// Asks for a lock, if the client waits for nothing.
     fn ask(&mut self, client: usize, kind: u8, first: u64, last: u64) {
-        let Client { session, handle, believes, pending, .. } = &mut self.clients[client];
+        let Client { session, handle, believes, thinks, pending, .. } = &mut self.clients[client];
         if pending.is_some() {
             return;
         }
         let wish = Lock { kind, owner: 1, first, last, ..Lock::default() };
-        if kind == lock::NONE {
-            // From now on it may be another's.
-            believes[first as usize..=last as usize].fill(lock::NONE);
+        for byte in first as usize..=last as usize {
+            // From now on others may have it, or share it.
+            believes[byte] = believes[byte].min(kind);
+            thinks[byte].0 = thinks[byte].0.min(kind);
         }
         *pending = Some(wish);
         let set = SetLock { handle: *handle, again: 0, lock: wish };
@@ -188,7 +203,14 @@ impl World {
         }
         let wish = it.pending.take().unwrap();
         match answered.errno {
-            None => it.believes[wish.first as usize..=wish.last as usize].fill(wish.kind),
+            None => {
+                let range = wish.first as usize..=wish.last as usize;
+                it.believes[range.clone()].fill(wish.kind);
+                let granted = |(to, lock): &(usize, Lock)| *to == client && *lock == wish;
+                let at = self.server.given.iter().rposition(granted).map_or(0, |at| at + 1);
+                // What was not taken away meanwhile is had for as long as it was.
+                it.thinks[range].fill((wish.kind, at));
+            }
             Some(ESTALE) => self.gives_up(client),
             Some(_) => {}
         }
@@ -197,6 +219,7 @@ impl World {
     /// It has lost its locks, and begins with another handle.
     fn gives_up(&mut self, client: usize) {
         self.clients[client].believes = [0; BYTES as usize];
+        self.clients[client].thinks = [(0, 0); BYTES as usize];
         if self.clients[client].pending.is_none() {
             self.open(client);
         }
@@ -218,16 +241,20 @@ impl World {
         let it = &mut self.clients[client];
         let Attempt::Connect(shown) = it.session.attempt(self.now) else { return };
         let (number, resumes) = self.server.greet(client, shown);
-        let said = crate::wire::Welcome { resumed: resumes.into(), ..welcome(number) };
+        let (resumed, instance) = (resumes.into(), self.server.instance);
+        let said = Welcome { resumed, instance, ..welcome(number) };
         assert!(it.session.connected(said, self.now).failed.is_empty());
     }
 
     fn restart(&mut self) {
         (0..CLIENTS).for_each(|client| self.cut(client));
-        let (is_noted, last) = (self.server.is_noted, self.server.last);
+        let before = mem::take(&mut self.server);
         let grace_ends = self.now + GRACE;
-        let locks = if is_noted { FileLocks::after_restart(grace_ends) } else { FileLocks::default() };
-        self.server = Server { locks, is_noted, grace_ends, last, sessions: BTreeMap::new() };
+        let instance = before.instance + 1;
+        let locks = FileLocks::begin(instance, before.noted, grace_ends);
+        let noted = locks.note(false);
+        let Server { last, given, .. } = before;
+        self.server = Server { locks, noted, instance, grace_ends, last, given, sessions: BTreeMap::new() };
     }
 
     fn wait(&mut self, ms: u64) {
@@ -261,6 +288,20 @@ impl World {
             let exclusive = all.clone().filter(|&kind| kind == lock::EXCLUSIVE).count();
             let shared = all.filter(|&kind| kind == lock::SHARED).count();
             assert!(exclusive == 0 || exclusive + shared == 1, "byte {byte}: {exclusive} and {shared}");
+            for (number, client) in self.clients.iter().enumerate() {
+                let (kind, since) = client.thinks[byte];
+                let is_live = client.session.is_connected() && !client.session.is_restoring();
+                if kind == lock::NONE || !is_live {
+                    continue;
+                }
+                let conflicts = |(to, lock): &&(usize, Lock)| {
+                    let is_of_byte =
+                        (lock.first..=lock.last).contains(&(byte as u64)) && lock.kind != lock::NONE;
+                    *to != number && is_of_byte && (kind == lock::EXCLUSIVE || lock.kind == lock::EXCLUSIVE)
+                };
+                let another = self.server.given[since..].iter().find(conflicts);
+                assert_eq!(another, None, "byte {byte} of client {number}");
+            }
         }
     }
 }
