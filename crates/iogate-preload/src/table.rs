@@ -172,16 +172,18 @@ pub(crate) fn special_in(first: u32, last: u32) -> Vec<(c_int, bool)> {
         .collect()
 }
 
-/// Every open file of this process.
+/// Every open file of this process, once however many descriptors it has.
 pub(crate) fn all() -> Vec<Arc<Description>> {
     let table = TABLE.read().unwrap_or_else(PoisonError::into_inner);
-    table
-        .iter()
-        .filter_map(|slot| match slot {
-            Slot::Open(description) => Some(Arc::clone(description)),
-            _ => None,
-        })
-        .collect()
+    let open = table.iter().filter_map(|slot| match slot {
+        Slot::Open(description) => Some(Arc::clone(description)),
+        _ => None,
+    });
+    let mut files: Vec<_> = open.collect();
+    drop(table);
+    files.sort_unstable_by_key(Arc::as_ptr);
+    files.dedup_by(|one, other| Arc::ptr_eq(one, other));
+    files
 }
 
 /// The open files that a program has which is started by `exec`; but for the standard streams, which each command of a shell has, and which
