@@ -863,7 +863,22 @@ static void locks(void) {
     DO(fcntl(fd, F_SETLK, &lock));
     DO(lockf(fd, F_TLOCK, 10));
     DO(lockf(fd, F_ULOCK, 10));
-    int other = open("locked", O_RDWR);
+    int other = open("locked", O_RDWR), null = open("/dev/null", O_RDONLY);
+    /* A descriptor that becomes another one's is closed, and with it go the process's locks of its file. */
+    int becomes[] = {other, null};
+    for (int i = 0; i < 2; i++) {
+        int replaced = dup(fd);
+        lock.l_type = F_WRLCK;
+        DO(fcntl(replaced, F_SETLK, &lock));
+        dup2(becomes[i], replaced);
+        fflush(stdout);
+        child = fork();
+        if (child == 0)
+            _exit(fcntl(fd, F_SETLK, &lock) == 0 ? 0 : 1);
+        wait_for(child);
+        close(replaced);
+    }
+    close(null);
     DO(flock(fd, LOCK_EX));
     DO(flock(other, LOCK_EX | LOCK_NB));
     DO(flock(fd, LOCK_UN));
