@@ -1,7 +1,7 @@
 //! Which descriptor is which, and what a child of `fork` must not share with its parent.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -181,8 +181,8 @@ pub(crate) fn all() -> Vec<Arc<Description>> {
     });
     let mut files: Vec<_> = open.collect();
     drop(table);
-    files.sort_unstable_by_key(Arc::as_ptr);
-    files.dedup_by(|one, other| Arc::ptr_eq(one, other));
+    let mut seen = HashSet::new();
+    files.retain(|file| seen.insert(Arc::as_ptr(file)));
     files
 }
 
