@@ -37,7 +37,12 @@ int MPI_File_sync(MPI_File fh)
     int MPI_File_##name parameters                  \
     {                                               \
         int result = write_begins(fh);              \
-        return result != MPI_SUCCESS ? result : PMPI_File_##name arguments; \
+        if (result != MPI_SUCCESS)                  \
+            return result;                          \
+        result = PMPI_File_##name arguments;        \
+        if (result != MPI_SUCCESS)                  \
+            write_failed(fh);                       \
+        return result;                              \
     }
 
 #define END(name)                                                               \

@@ -370,6 +370,18 @@ int write_begins(MPI_File handle)
     return result;
 }
 
+/* A collective write is over. */
+static void over(struct file *file)
+{
+    pthread_mutex_lock(&lock);
+    if (file->writing > 0)
+        file->writing--;
+    file->idle_since = now();
+    if (file->is_inside)
+        tell_watcher();
+    pthread_mutex_unlock(&lock);
+}
+
 void write_ended(MPI_File handle)
 {
     struct file *file = find(handle);
@@ -380,13 +392,15 @@ void write_ended(MPI_File handle)
         end_turn(file);
     else
         meet(file->comm);
-    pthread_mutex_lock(&lock);
-    if (file->writing > 0)
-        file->writing--;
-    file->idle_since = now();
-    if (mode == TURN_BURST && file->is_inside)
-        tell_watcher();
-    pthread_mutex_unlock(&lock);
+    over(file);
+}
+
+void write_failed(MPI_File handle)
+{
+    struct file *file = find(handle);
+    /* The ranks do not meet: it may have begun in some of them, which then have its end before them. */
+    if (file != NULL && mode != TURN_FILE)
+        over(file);
 }
 
 void file_synced(MPI_File handle)

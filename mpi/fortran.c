@@ -127,8 +127,14 @@ static void opened(const MPI_Fint *comm, const char *path, size_t length, const 
 #define BEGIN(name, parameters, arguments)                  \
     void name parameters                                    \
     {                                                       \
-        if (!failed(error, write_begins(file_of(fh))))      \
-            CALL(name, arguments);                          \
+        int own_error = MPI_SUCCESS;                        \
+        if (failed(error, write_begins(file_of(fh))))       \
+            return;                                         \
+        if (error == NULL)                                  \
+            error = &own_error;                             \
+        CALL(name, arguments);                              \
+        if (*error != MPI_SUCCESS)                          \
+            write_failed(file_of(fh));                      \
     }
 
 #define END(name)                                                       \

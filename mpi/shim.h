@@ -53,6 +53,8 @@ void go_outside(void);
 int file_opened(MPI_Comm comm, const char *path, int mode, MPI_File *fh);
 int write_begins(MPI_File fh);
 void write_ended(MPI_File fh);
+/* Instead of the latter, where a split write did not begin. */
+void write_failed(MPI_File fh);
 void file_synced(MPI_File fh);
 struct file *file_closing(MPI_File fh);
 void file_closed(struct file *file);

@@ -15,6 +15,7 @@
  *   lonely        by write_at, of the last rank alone
  *   kept          as collective, but the file stays open for all checkpoints, which are at one place
  *   lasting       as kept, and synced at the end only
+ *   failed        as lasting, and after each checkpoint a write_at_all_begin fails
  *   two           to two files that are open at a time
  *   split         by two halves of the ranks, to STEM-0.ckpt and STEM-1.ckpt
  *   asked         by pwrite, between iogate_mpi_acquire() and iogate_mpi_release()
@@ -186,7 +187,8 @@ static void run(const char *kind, const char *path, const char *found, int rows,
 {
     char name[4200], second[4200], at[4200];
     double total = 0;
-    int is_lasting = strcmp(kind, "lasting") == 0, is_kept = is_lasting || strcmp(kind, "kept") == 0;
+    int is_failed = strcmp(kind, "failed") == 0, is_lasting = is_failed || strcmp(kind, "lasting") == 0;
+    int is_kept = is_lasting || strcmp(kind, "kept") == 0;
     int is_two = strcmp(kind, "two") == 0, is_split = strcmp(kind, "split") == 0;
     MPI_File file = MPI_FILE_NULL, other = MPI_FILE_NULL;
 
@@ -224,6 +226,8 @@ static void run(const char *kind, const char *path, const char *found, int rows,
                 if (is_two)
                     write_row(other, kind, row, rows, memory);
             }
+            if (is_failed && MPI_File_write_at_all_begin(file, 0, memory, -1, MPI_BYTE) == MPI_SUCCESS)
+                give_up("write_at_all_begin", "it did not fail");
             if (!is_lasting)
                 check(MPI_File_sync(file), "sync");
             if (!is_kept)

@@ -39,6 +39,19 @@ turns_of 1 file kept
 IOGATE_IDLE=200ms turns_of 2 burst lasting 600
 coordinator_says -e '.finished[0].held_ms < 600' >/dev/null || fail "a turn lasts while nothing is written"
 
+# Nor does one whose split write could not begin, and so has no end.
+for mpi in mpich openmpi; do
+    for mode in burst collective; do
+        before=$(granted)
+        IOGATE_MPI_TURN=$mode IOGATE_IDLE=200ms start failed $mpi 2 failed "$SIDE/failed" 1 2 1500
+        finish failed
+        expected=2
+        [ $mode = burst ] || expected=10
+        [ $(($(granted) - before)) -eq $expected ] ||
+            fail "with $mode of $mpi, $(($(granted) - before)) turns, expected $expected: one lasts after a write that did not begin"
+    done
+done
+
 # --- The same in Fortran, which has names of its own for everything.
 for mpi in mpich openmpi; do
     for binding in mpi "mpi_f08 -DF08"; do

@@ -66,7 +66,7 @@ fn duplicate_to(old: c_int, file: Arc<Description>, new: c_int, close_on_exec: b
         table::put(new, Arc::clone(replaced))?;
     }
     made?;
-    give_back(replaced);
+    give_back(replaced.inspect(|file| locks::closed(file)));
     add(new, file)
 }
 
@@ -78,7 +78,7 @@ fn give_up(new: c_int, make: impl FnOnce() -> c_int) -> c_int {
         Some(replaced) if made < 0 => {
             let _ = table::put(new, replaced);
         }
-        replaced => give_back(replaced),
+        replaced => give_back(replaced.inspect(|file| locks::closed(file))),
     }
     made
 }

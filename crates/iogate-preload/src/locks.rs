@@ -121,11 +121,7 @@ pub(crate) fn share(files: &[Arc<Description>]) {
 
 /// How many locks the process has because others might want them.
 fn held_ahead() -> usize {
-    let mut files = table::all();
-    // Several descriptors may be of one open file.
-    files.sort_unstable_by_key(Arc::as_ptr);
-    files.dedup_by(|one, other| Arc::ptr_eq(one, other));
-    files.iter().filter(|file| matches!(*file.locks.whole(), Whole::Made { ahead: true, .. })).count()
+    table::all().iter().filter(|file| matches!(*file.locks.whole(), Whole::Made { ahead: true, .. })).count()
 }
 
 /// Whether it was opened as a directory, to be listed, which nobody locks: `flock DIRECTORY` opens it as any file. `O_TMPFILE` has that

@@ -1,7 +1,9 @@
 //! Names: making, removing, renaming and resolving them.
 
+use std::cell::OnceCell;
 use std::ffi::{c_char, c_int, c_uint};
 use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use libc::{dev_t, mode_t, size_t, ssize_t};
 use rustix::io::Errno;
@@ -76,28 +78,70 @@ fn rename_to(from: &TreePath, to: &TreePath, flags: c_uint) -> Result<c_int> {
         TreePath { path: from.path.clone(), directory: true }.check(&attr)?;
     }
     let link = crate::connect::link()?;
-    on_both(from, to, |from, to| {
-        Ok(link.tree.rename(crate::connect::caller(), &from.path, &to.path, flags)?)
+    // By paths that the server takes, as what is open is found again by them.
+    let (from, to) = &on_both(from, to, |from, to| {
+        link.tree.rename(crate::connect::caller(), &from.path, &to.path, flags)?;
+        Ok((from.clone(), to.clone()))
     })?;
-    let exchanged = flags & libc::RENAME_EXCHANGE != 0;
-    for file in table::all() {
-        follow_rename(&file.page, from, to, exchanged);
+    let mut renamed = vec![Renamed::new(from, to)];
+    if flags & libc::RENAME_EXCHANGE != 0 {
+        renamed.push(Renamed::new(to, from));
     }
-    cwd::follow(|page| follow_rename(page, from, to, exchanged));
+    // What was renamed, or is below that, has another path now. The rename is done: a path that there is no room for stays as it was.
+    let new_path = |old: &[u8]| renamed.iter().find_map(|renamed| renamed.path_of(&TreePath::new(old).path));
+    let set_path = |page: &Page, path: PathBuf| {
+        let _ = page.set_path(path.as_os_str().as_bytes());
+    };
+    for file in table::all() {
+        if let Some(path) = file.page.path().ok().and_then(|old| new_path(&old)) {
+            set_path(&file.page, path);
+        }
+    }
+    // The working directory must not be held while the server is asked.
+    if let Some(old) = cwd::get()
+        && let Some(path) = new_path(&old)
+    {
+        cwd::follow(|page| {
+            if page.path().is_ok_and(|path| path == old) {
+                set_path(page, path);
+            }
+        });
+    }
     Ok(0)
 }
 
-/// What was renamed, or is below that, has another path now. The rename is done: a path that there is no room for stays as it was.
-fn follow_rename(page: &Page, from: &TreePath, to: &TreePath, exchanged: bool) {
-    let Ok(path) = page.path() else { return };
-    let old = TreePath::new(&path).path;
-    let renamed = |from: &TreePath, to: &TreePath| {
-        let rest = old.strip_prefix(&from.path).ok()?;
-        Some(if rest.as_os_str().is_empty() { to.path.clone() } else { to.path.join(rest) })
-    };
-    let new = renamed(from, to).or_else(|| if exchanged { renamed(to, from) } else { None });
-    if let Some(path) = new {
-        let _ = page.set_path(path.as_os_str().as_bytes());
+/// A name that is another one now.
+struct Renamed<'a> {
+    from: &'a TreePath,
+    to: &'a TreePath,
+    /// `from` without links on the way to it, found out when it is first needed.
+    real: OnceCell<Option<TreePath>>,
+}
+
+impl<'a> Renamed<'a> {
+    fn new(from: &'a TreePath, to: &'a TreePath) -> Renamed<'a> {
+        Renamed { from, to, real: OnceCell::new() }
+    }
+
+    /// What a path is now, if the rename was of it, or of something that it leads through.
+    fn path_of(&self, old: &Path) -> Option<PathBuf> {
+        let is_renamed = |above: &&Path| *above == self.from.path || self.is_same(above);
+        let above = old.ancestors().find(is_renamed)?;
+        let rest = old.strip_prefix(above).ok()?;
+        Some(if rest.as_os_str().is_empty() { self.to.path.clone() } else { self.to.path.join(rest) })
+    }
+
+    /// Whether another path leads to the name, through links. Asks the server only where the last name is the same.
+    fn is_same(&self, other: &Path) -> bool {
+        let without_links = |path: &TreePath| {
+            let found = paths::without_links(path).ok()?;
+            Some(TreePath { directory: false, ..found })
+        };
+        if other.file_name().is_none() || other.file_name() != self.from.path.file_name() {
+            return false;
+        }
+        let real = self.real.get_or_init(|| without_links(self.from));
+        real.is_some() && *real == without_links(&TreePath { path: other.into(), directory: false })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which descriptor is which, and what a child of `fork` must not share with its parent.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -172,16 +172,18 @@ pub(crate) fn special_in(first: u32, last: u32) -> Vec<(c_int, bool)> {
         .collect()
 }
 
-/// Every open file of this process.
+/// Every open file of this process, once however many descriptors it has.
 pub(crate) fn all() -> Vec<Arc<Description>> {
     let table = TABLE.read().unwrap_or_else(PoisonError::into_inner);
-    table
-        .iter()
-        .filter_map(|slot| match slot {
-            Slot::Open(description) => Some(Arc::clone(description)),
-            _ => None,
-        })
-        .collect()
+    let open = table.iter().filter_map(|slot| match slot {
+        Slot::Open(description) => Some(Arc::clone(description)),
+        _ => None,
+    });
+    let mut files: Vec<_> = open.collect();
+    drop(table);
+    let mut seen = HashSet::new();
+    files.retain(|file| seen.insert(Arc::as_ptr(file)));
+    files
 }
 
 /// The open files that a program has which is started by `exec`; but for the standard streams, which each command of a shell has, and which

@@ -562,6 +562,43 @@ static void names(void) {
     DO(fstat(fd, &stat_));
     printf("links %ld\n", (long)stat_.st_nlink);
     close(fd);
+    /* What is open by one way, and renamed by another, through a link. */
+    const char *ways[][3] = {{"d1/way", "by/way", "by/way2"},
+                             {"d1/way", "to-d1/way", "to-d1/way3"},
+                             {"by/way", "d1/way", "d1/way4"},
+                             {"by/dir/way", "to-d1/dir", "d1/dir2"},
+                             {"d1/dir/way", "by/dir", "dir2"}};
+    DO(symlink("d1", "by"));
+    for (int i = 0; i < 5; i++) {
+        mkdir("d1/dir", 0755);
+        fd = DO(open(ways[i][0], O_RDWR | O_CREAT | O_EXCL, 0644));
+        write(fd, "way", 3);
+        DO(rename(ways[i][1], ways[i][2]));
+        fflush(stdout);
+        child = fork();
+        if (child == 0)
+            _exit(pread(fd, text, 3, 0) == 3 ? 0 : 1);
+        wait_for(child);
+        close(fd);
+    }
+    /* One with two descriptors, whose name is exchanged with another's. */
+    close(open("d1/exchanged", O_WRONLY | O_CREAT, 0644));
+    fd = DO(open("d1/exchange", O_RDWR | O_CREAT, 0644));
+    int again = dup(fd);
+    write(fd, "mine", 4);
+    DO(renameat2(AT_FDCWD, "d1/exchange", AT_FDCWD, "d1/exchanged", RENAME_EXCHANGE));
+    fflush(stdout);
+    child = fork();
+    if (child == 0)
+        _exit(pread(fd, text, 4, 0) == 4 ? 0 : 1);
+    wait_for(child);
+    close(again);
+    close(fd);
+    DO(mkdir("d1/dir", 0755));
+    DO(chdir("d1/dir"));
+    DO(rename("../../by/dir", "../dir3"));
+    printf("%s\n", strcmp(getcwd(text, sizeof text) + strlen(here), "/d1/dir3") ? text : "in dir3");
+    DO(chdir("../.."));
     DO(mkfifo("fifo", 0644));
     DO(stat("fifo", &stat_));
     printf("is a fifo %d\n", S_ISFIFO(stat_.st_mode));
@@ -826,7 +863,22 @@ static void locks(void) {
     DO(fcntl(fd, F_SETLK, &lock));
     DO(lockf(fd, F_TLOCK, 10));
     DO(lockf(fd, F_ULOCK, 10));
-    int other = open("locked", O_RDWR);
+    int other = open("locked", O_RDWR), null = open("/dev/null", O_RDONLY);
+    /* A descriptor that becomes another one's is closed, and with it go the process's locks of its file. */
+    int becomes[] = {other, null};
+    for (int i = 0; i < 2; i++) {
+        int replaced = dup(fd);
+        lock.l_type = F_WRLCK;
+        DO(fcntl(replaced, F_SETLK, &lock));
+        dup2(becomes[i], replaced);
+        fflush(stdout);
+        child = fork();
+        if (child == 0)
+            _exit(fcntl(fd, F_SETLK, &lock) == 0 ? 0 : 1);
+        wait_for(child);
+        close(replaced);
+    }
+    close(null);
     DO(flock(fd, LOCK_EX));
     DO(flock(other, LOCK_EX | LOCK_NB));
     DO(flock(fd, LOCK_UN));
