@@ -2,6 +2,7 @@
 
 mod accounts;
 mod admission;
+mod deferred;
 mod present;
 mod service;
 
@@ -374,6 +375,9 @@ impl Gate {
         let queued = self.pending.queued_by_arrival();
         self.pending.clear_queues();
         self.scheduler = scheduler;
+        if let Some(admission) = &mut self.admission {
+            admission.set_by_target(self.scheduler.has_windows(), &self.pending);
+        }
         for slot in queued {
             self.enqueue(now, slot);
         }
