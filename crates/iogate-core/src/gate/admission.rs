@@ -55,6 +55,11 @@ impl Admission {
         self.arbiter.lot_of()
     }
 
+    /// Whether a slot is kept free for whoever has the lot.
+    pub(super) fn keeps_slot(&self) -> bool {
+        self.arbiter.keeps_slot()
+    }
+
     /// Another scheduler is asked for from now on.
     pub(super) fn set_by_target(&mut self, by_target: bool, pending: &Pending) {
         self.deferred.set_by_target(by_target, pending);

@@ -229,6 +229,11 @@ impl Arbiter {
         Some(id)
     }
 
+    /// Whether a slot is kept free for whoever has the lot.
+    pub(crate) fn keeps_slot(&self) -> bool {
+        self.kept_since.is_some()
+    }
+
     /// Whether the lot that was opened last is this one's, and nothing is lent of it.
     pub(crate) fn has_lot(&self, id: ClassId) -> bool {
         self.last == Some(id)
