@@ -32,7 +32,6 @@ pub struct Holder {
     terms: Terms,
     /// How many gates are expected, where nobody has ever said how many there are.
     expected: u32,
-    began: Time,
     /// The latest report, and when it was sent; whether its answer has not come.
     number: u64,
     sent: Time,
@@ -42,6 +41,8 @@ pub struct Holder {
     /// The report whose grant it goes by, and until when; 0: none.
     applied: u64,
     until: Time,
+    /// From when on it has its part without a lease.
+    alone_from: Time,
     /// When to report next.
     due: Time,
     every: Span,
@@ -89,9 +90,9 @@ impl Holder {
     pub fn new(terms: Terms, expected: u32, now: Time) -> Holder {
         Holder {
             every: terms.every,
+            alone_from: now + terms.lease + terms.grace(),
             terms,
             expected,
-            began: now,
             number: 0,
             sent: now,
             is_asking: false,
@@ -108,15 +109,12 @@ impl Holder {
 
     /// By what it goes at `now`.
     pub fn phase(&self, now: Time) -> Phase {
-        let (end, early) = match self.applied {
-            0 => (self.began + self.terms.lease, Phase::New),
-            _ => (self.until, Phase::Grace),
-        };
         match now {
             _ if self.has_left => Phase::Left,
             _ if self.applied > 0 && now < self.until => Phase::Lease,
-            _ if now < end + self.terms.grace() => early,
-            _ => Phase::Alone,
+            _ if now >= self.alone_from => Phase::Alone,
+            _ if self.applied == 0 => Phase::New,
+            _ => Phase::Grace,
         }
     }
 
@@ -152,9 +150,8 @@ impl Holder {
     /// When rates next change by themselves.
     pub fn changes_at(&self, now: Time) -> Time {
         match self.phase(now) {
-            Phase::New => self.began + self.terms.lease + self.terms.grace(),
             Phase::Lease => self.until,
-            Phase::Grace => self.until + self.terms.grace(),
+            Phase::New | Phase::Grace => self.alone_from,
             Phase::Alone | Phase::Left => Time::MAX,
         }
     }
@@ -249,6 +246,8 @@ impl Holder {
         was_lowered |= self.classes.values().any(|held| held.granted < held.before);
         was_lowered |= u64::from(grant.part) < self.part;
         (self.applied, self.until, self.part) = (grant.number, until, grant.part.into());
+        // The allotter takes it for present for a lease from its answer on, which may have come late, if the gate tells it of that.
+        self.alone_from = now + self.terms.lease + self.terms.grace();
         // What it has given up somebody else may have as soon as it has said so.
         self.due = if was_lowered { now } else { (self.sent + self.every).max(now) };
         true
@@ -262,6 +261,7 @@ impl Holder {
             let rates: Vec<u64> = self.classes.values().map(|held| self.rate_of(phase, held)).collect();
             self.classes.values_mut().zip(rates).for_each(|(held, rate)| held.granted = rate);
             (self.applied, self.until) = (grant.number, now);
+            self.alone_from = now + self.terms.grace();
         } else if self.phase(now) == Phase::Alone {
             // What its lease had does not count any more, and keeps no class here that is gone.
             self.classes.values_mut().for_each(|held| held.granted = 0);

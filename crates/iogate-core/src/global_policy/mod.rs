@@ -102,8 +102,9 @@ impl Terms {
         self.policy.total.is_some() || self.policy.is_nested()
     }
 
-    /// For how long after its lease a gate has no more than it had by it. The leases of all others that were granted before it is known
-    /// to be absent have run out then, also if an allotter that knows nothing of that has gone on with them for as long as it learnt.
+    /// For how long a gate has no more than it had by its lease, from a lease time after its last answer on. The leases of all others that
+    /// were granted before it is known to be absent have run out then, also if an allotter that knows nothing of that has gone on with them
+    /// for as long as it learnt.
     pub fn grace(&self) -> Span {
         let once = self.lease + self.skew;
         once + once + once + self.skew + self.skew
