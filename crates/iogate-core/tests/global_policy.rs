@@ -287,6 +287,7 @@ fn without_an_answer_a_lease_is_kept_then_the_less_then_the_part() {
         lease: Span::from_secs(1),
         every: Span::from_millis(100),
         part: 1 << 30,
+        learns: false,
         classes: vec![(class(1), 900)],
     };
     assert!(!holder.granted(at(20), &Grant { number: 0, ..grant.clone() }));

@@ -464,6 +464,7 @@ impl Allotter {
             lease: self.terms.lease,
             every: self.terms.every,
             part,
+            learns,
             classes: granted,
         }
     }

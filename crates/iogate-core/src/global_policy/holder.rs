@@ -43,6 +43,8 @@ pub struct Holder {
     until: Time,
     /// From when on it has its part without a lease.
     alone_from: Time,
+    /// The end of what it went by before allotters that learnt went on with that.
+    known_until: Time,
     /// When to report next.
     due: Time,
     every: Span,
@@ -99,6 +101,7 @@ impl Holder {
             is_bare: false,
             applied: 0,
             until: now,
+            known_until: now,
             due: now,
             part: 0,
             has_left: false,
@@ -233,7 +236,8 @@ impl Holder {
             self.take_part(now, grant);
             return true;
         }
-        let mut was_lowered = self.phase(now) != Phase::Lease;
+        let has_lease = self.phase(now) == Phase::Lease;
+        let mut was_lowered = !has_lease;
         for held in self.classes.values_mut() {
             // What is not named is nothing.
             (held.before, held.granted) = (held.granted, 0);
@@ -245,6 +249,9 @@ impl Holder {
         }
         was_lowered |= self.classes.values().any(|held| held.granted < held.before);
         was_lowered |= u64::from(grant.part) < self.part;
+        let goes_on = grant.learns && has_lease;
+        self.known_until = if goes_on { self.known_until } else { until };
+        let until = until.min(self.known_until + self.terms.goes_on());
         (self.applied, self.until, self.part) = (grant.number, until, grant.part.into());
         // The allotter takes it for present for a lease from its answer on, which may have come late, if the gate tells it of that.
         self.alone_from = now + self.terms.lease + self.terms.grace();

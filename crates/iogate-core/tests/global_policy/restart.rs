@@ -76,6 +76,16 @@ fn what_a_new_allotter_leaves_others_is_over_when_a_gate_has_its_part() {
     assert_eq!(had[19_999], 500);
 }
 
+/// The next allotter dies while it learns, and so do those after it: together they go on with the lease for no longer than one could.
+#[test]
+fn what_new_allotters_leave_others_one_after_the_other_is_over_when_a_gate_has_its_part() {
+    let restarts = [[4_850, 5_600], [6_550, 7_300], [8_250, 9_000]].into();
+    let had = run(&Course { cut_off: 4_000, late: 0, restarts, both_cut_off: 10_000 });
+    for ms in [3_999, 5_800, 7_800] {
+        assert_eq!(had[ms], 1_000, "at {ms} ms");
+    }
+}
+
 /// A report of the first gate comes late, and its answer before the lease is over: the allotter takes the gate for present for longer than
 /// that goes by its lease.
 #[test]
