@@ -145,14 +145,16 @@ impl Shared {
         let several = layout.as_ref().is_some_and(|layout| layout.targets() > 1);
         let mut state = self.lock();
         state.gate.set_layout(file, layout);
-        let start = match &state.choosing {
-            Choosing::On(noting) if several => noting.start.clone(),
-            _ => return,
-        };
+        if !several || !matches!(state.choosing, Choosing::On(_)) {
+            return;
+        }
         drop(state);
         self.kick(|state, now| {
-            state.hold(SEVERAL);
-            state.gate.switch(now, &start);
+            // Somebody may have said meanwhile which scheduler it is to be.
+            if let Choosing::On(noting) = &state.choosing {
+                state.gate.switch(now, &noting.start);
+                state.hold(SEVERAL);
+            }
         });
         self.ripe.notify_all();
     }
