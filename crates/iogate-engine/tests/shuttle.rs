@@ -299,6 +299,24 @@ fn who_says_which_scheduler_it_is_to_be_is_heard_whatever_is_opened() {
     });
 }
 
+/// Two say at once what is to be otherwise: both are heard.
+#[test]
+fn who_changes_one_parameter_undoes_no_other_change() {
+    try_many(|| {
+        let engine = engine(Arc::new(Quick::new(Completes::InRun)), 8, 8);
+        engine.switch(&SchedulerConfig::new(SchedulerKind::Sjf));
+        let changing = Arc::clone(&engine);
+        let other = thread::spawn(move || changing.set("age_max=1s", 0).unwrap());
+        engine.set("run_requests_max=7", 0).unwrap();
+        other.join().unwrap();
+        let mut both = SchedulerConfig::new(SchedulerKind::Sjf);
+        both.set("age_max", "1s").unwrap();
+        both.set("run_requests_max", "7").unwrap();
+        assert_eq!(engine.with_gate(|gate, _| gate.scheduler().clone()), both);
+        engine.shutdown();
+    });
+}
+
 /// A completion takes a lock that somebody holds across a call which the completing thread must answer: what hung forwarders once, and
 /// what ARCHITECTURE.md forbids.
 #[test]

@@ -133,12 +133,19 @@ impl Shared {
         self.lock().thinking.findings.as_deref().cloned()
     }
 
-    pub(super) fn pin(self: &Arc<Self>, scheduler: &SchedulerConfig) {
+    /// Puts in force what is made of the scheduler that is, and chooses none.
+    pub(super) fn pin<E>(
+        self: &Arc<Self>,
+        change: impl FnOnce(&SchedulerConfig) -> Result<SchedulerConfig, E>,
+    ) -> Result<(), E> {
         self.kick(|state, now| {
+            let scheduler = change(state.gate.scheduler())?;
             state.choosing = Choosing::Off;
-            state.gate.switch(now, scheduler);
-        });
+            state.gate.switch(now, &scheduler);
+            Ok(())
+        })?;
         self.ripe.notify_all();
+        Ok(())
     }
 
     pub(super) fn set_layout(self: &Arc<Self>, file: FileId, layout: Option<Arc<FileLayout>>) {
