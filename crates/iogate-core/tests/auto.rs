@@ -337,3 +337,27 @@ fn what_is_known_or_cannot_be_is_not_probed() {
     in_force(&mix, &mut auto);
     assert_eq!(auto.status().probes, 0);
 }
+
+/// Of storage of which nothing is known, what it is assumed to charge is no reason for a choice: a window of fewer dispatches than show
+/// what it does charge is not judged.
+#[test]
+fn a_window_of_too_few_dispatches_to_learn_from_is_not_judged() {
+    let scheduler = SchedulerConfig::by_name("to-agg").unwrap();
+    let process = Process {
+        app: 1,
+        file: 1,
+        op: Op::Write,
+        bytes: 65_536,
+        stride: 65_536,
+        start: 0,
+        outstanding: 128,
+        think: Span::ZERO,
+        requests: 7_000,
+    };
+    let mix = Mix { device: "hdd", going_on: ALIKE, depth: 1, processes: [process].into() };
+    let mut auto = learning(&mix, &scheduler, REQUESTS_PER_S);
+    let ran = run(&mix, &scheduler, Some(&mut auto), |_, _| {});
+    let dispatches = ran.dispatches.len();
+    assert!(dispatches < 64, "{dispatches} dispatches");
+    assert_eq!(auto.status().windows, 0);
+}

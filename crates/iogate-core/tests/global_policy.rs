@@ -287,6 +287,7 @@ fn without_an_answer_a_lease_is_kept_then_the_less_then_the_part() {
         lease: Span::from_secs(1),
         every: Span::from_millis(100),
         part: 1 << 30,
+        learns: false,
         classes: vec![(class(1), 900)],
     };
     assert!(!holder.granted(at(20), &Grant { number: 0, ..grant.clone() }));
@@ -294,7 +295,7 @@ fn without_an_answer_a_lease_is_kept_then_the_less_then_the_part() {
     assert!(!holder.granted(at(21), &grant), "doubled");
     assert_eq!((holder.phase(at(1_009)), holder.rate(at(1_009), class(1))), (Phase::Lease, Some(900)));
     assert_eq!((holder.phase(at(1_010)), holder.rate(at(1_010), class(1))), (Phase::Grace, Some(250)));
-    let alone = 1_010 + 3 * 1_010 + 20;
+    let alone = 1_020 + 3 * 1_010 + 20;
     assert_eq!(holder.changes_at(at(1_010)), at(alone));
     assert_eq!((holder.phase(at(alone)), holder.rate(at(alone), class(1))), (Phase::Alone, Some(250)));
     // One that has never been answered goes by how many there are thought to be.

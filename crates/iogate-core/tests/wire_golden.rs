@@ -190,6 +190,7 @@ fn values() -> Vec<(&'static str, Vec<u8>)> {
                 lease: 2,
                 every: 3,
                 part: 4,
+                learns: 1,
                 classes: &[5; CLASS_ALLOTMENT_BYTES],
             }),
         ),

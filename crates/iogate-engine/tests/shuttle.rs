@@ -8,12 +8,15 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-use iogate_core::{FileId, GateConfig, Layout, Op, SchedulerConfig, SchedulerKind};
+use iogate_core::{
+    Extent, FileId, FileLayout, GateConfig, Layout, Op, SchedulerConfig, SchedulerKind, TargetId,
+};
 use iogate_engine::store::{Finished, Io, IoDone, OpenMode, StoreFile};
 use iogate_engine::{Engine, FileHandle, Origin, Store, Transfer};
+use shuttle::scheduler::RandomScheduler;
 use shuttle::sync::atomic::{AtomicUsize, Ordering};
 use shuttle::sync::{Condvar, Mutex};
-use shuttle::thread;
+use shuttle::{Config, Runner, thread};
 
 const INTERLEAVINGS: usize = 1000;
 
@@ -158,7 +161,10 @@ fn transfer(number: u64, offset: u64) -> Transfer {
 }
 
 fn try_many(test: impl Fn() + Send + Sync + 'static) {
-    shuttle::check_random(test, INTERLEAVINGS);
+    let mut config = Config::new();
+    // What chooses a scheduler, and what reads settings, takes more than is usual.
+    config.stack_size = 1 << 20;
+    Runner::new(RandomScheduler::new(INTERLEAVINGS), config).run(test);
 }
 
 /// Two threads that wait and one that does not, at a gate with room for two, of which one is carried out at a time.
@@ -271,6 +277,43 @@ fn completions_may_submit() {
         engine.shutdown();
         queue.end();
         completer.join().unwrap();
+    });
+}
+
+/// The scheduler is chosen, a file with several targets is opened, for which it cannot be, and somebody says which it is to be.
+#[test]
+fn who_says_which_scheduler_it_is_to_be_is_heard_whatever_is_opened() {
+    try_many(|| {
+        let engine = engine(Arc::new(Quick::new(Completes::InRun)), 8, 8);
+        engine.choose(1_000).unwrap();
+        let opening = Arc::clone(&engine);
+        let targets = vec![TargetId(0), TargetId(1)];
+        let extent = Extent { start: 0, end: u64::MAX, stripe_bytes: 4096, targets };
+        let striped = Arc::new(FileLayout::new(vec![extent]).unwrap());
+        let other = thread::spawn(move || opening.set_layout(FileId(1), Some(striped)));
+        let sjf = SchedulerConfig::new(SchedulerKind::Sjf);
+        engine.switch(&sjf);
+        other.join().unwrap();
+        assert_eq!(engine.with_gate(|gate, _| gate.scheduler().clone()), sjf);
+        engine.shutdown();
+    });
+}
+
+/// Two say at once what is to be otherwise: both are heard.
+#[test]
+fn who_changes_one_parameter_undoes_no_other_change() {
+    try_many(|| {
+        let engine = engine(Arc::new(Quick::new(Completes::InRun)), 8, 8);
+        engine.switch(&SchedulerConfig::new(SchedulerKind::Sjf));
+        let changing = Arc::clone(&engine);
+        let other = thread::spawn(move || changing.set("age_max=1s", 0).unwrap());
+        engine.set("run_requests_max=7", 0).unwrap();
+        other.join().unwrap();
+        let mut both = SchedulerConfig::new(SchedulerKind::Sjf);
+        both.set("age_max", "1s").unwrap();
+        both.set("run_requests_max", "7").unwrap();
+        assert_eq!(engine.with_gate(|gate, _| gate.scheduler().clone()), both);
+        engine.shutdown();
     });
 }
 

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use super::chooser::{Chooser, QUEUED_MAX, Status};
 use super::meter::Meter;
 use super::prior::Traits;
-use super::ring::{PRESENT_MAX, Ring, SPAN_MIN, Served};
+use super::ring::{Limits, PRESENT_MAX, Ring, SPAN_MIN, Served};
 use super::status::{Changes, Choice};
 use crate::gate::{Dispatch, DispatchId, Gate};
 use crate::hash::HashMap;
@@ -135,11 +135,7 @@ impl Auto {
     /// Thinks, and switches the gate. To be called before the gate is asked; `client` says whose a request in the gate is.
     pub fn look(&mut self, now: Time, gate: &mut Gate, client: impl Fn(RequestId) -> ClientId) {
         if self.noting && self.ring.is_ripe(now) {
-            if let Some(pricing) = self.meter.as_ref().and_then(Meter::pricing) {
-                self.chooser.set_pricing(Arc::new(pricing));
-            }
-            let budget = self.pace.granted(now);
-            self.noting = !self.chooser.consider(&self.ring, now, budget);
+            self.noting = !self.consider(now);
             if self.noting { self.ring.go_on(self.chooser.limits()) } else { self.ring.stop() }
         }
         if self.chooser.has_work() {
@@ -162,6 +158,18 @@ impl Auto {
             self.ring.begin(now, self.chooser.limits(), present);
             (self.noting, self.next) = (true, now + SPAN_MIN);
         }
+    }
+
+    /// Takes a window out of the ring, if it has enough of one; else the ring is to go on.
+    fn consider(&mut self, now: Time) -> bool {
+        match self.meter.as_ref().map(|meter| (meter.pricing(), meter.refit().is_kept())) {
+            Some((Some(pricing), _)) => self.chooser.set_pricing(Arc::new(pricing)),
+            // What was given to it is only assumed. A prior goes by what was measured before, and not by a few dispatches.
+            Some((None, false)) if self.chooser.limits() != Limits::EARLY => return true,
+            _ => {}
+        }
+        let budget = self.pace.granted(now);
+        self.chooser.consider(&self.ring, now, budget)
     }
 
     /// What a prior was told, once it was.

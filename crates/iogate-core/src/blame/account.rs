@@ -307,7 +307,9 @@ impl App {
             self.causes[Cause::HandOver as usize] += product(queued, free);
         }
         if deferred != 0 || capped != 0 {
-            self.causes[Cause::Share as usize] += product(deferred, clocks.total);
+            // What the gate could serve it would have admitted.
+            self.causes[Cause::Window as usize] += product(deferred, clocks.idle_window);
+            self.causes[Cause::Share as usize] += product(deferred, clocks.total - clocks.idle_window);
             self.causes[Cause::Cap as usize] += product(capped, clocks.total);
         }
         if held_own != 0 {

@@ -64,9 +64,10 @@ pub(super) struct Clocks {
     pub(super) served: [i64; COLUMNS + 1],
     /// The sum of `served`.
     pub(super) served_sum: i64,
-    /// How long the gate was full, waited for a window, and waited for an application.
+    /// How long the gate was full, waited for a window, did so with nothing in service, and waited for an application.
     pub(super) full: i64,
     pub(super) window: i64,
+    pub(super) idle_window: i64,
     pub(super) waits: i64,
     /// By number in service: what a dispatch takes itself, and what each other one takes of its time.
     shares: [(u64, u64); KNOWN + 1],
@@ -93,6 +94,7 @@ impl Clocks {
             served_sum: 0,
             full: 0,
             window: 0,
+            idle_window: 0,
             waits: 0,
             shares: [(0, 0); KNOWN + 1],
             share: (0, 0),
@@ -153,7 +155,10 @@ impl Clocks {
         let is_full = self.standing == Standing::Full && self.in_service > 0;
         match self.standing {
             Standing::Full if is_full => self.full += span,
-            Standing::Window => self.window += span,
+            Standing::Window => {
+                self.window += span;
+                self.idle_window += if self.in_service == 0 { span } else { 0 };
+            }
             Standing::Waits(column) => {
                 self.waits += span;
                 self.queued[usize::from(column)] += span;

@@ -127,6 +127,9 @@ impl Naive {
                 (Class::Deferred, Standing::Waits(column)) if count == 0 => {
                     self.charge(app, Some(Cause::Share), &[(u32::from(column) + 1, all)], all);
                 }
+                (Class::Deferred, Standing::Window) if count == 0 => {
+                    self.charge(app, Some(Cause::Window), &[], all);
+                }
                 (Class::Deferred, _) => self.charge(app, Some(Cause::Share), &times(&equal), all),
                 (Class::Served, _) => {
                     let others: Vec<_> = beside.iter().copied().filter(|(of, _)| *of != app).collect();

@@ -5,6 +5,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
+use super::deferred::Deferred;
 use super::service::Charge;
 use super::{DispatchId, Gate};
 use crate::blame::{Blame, Place};
@@ -19,12 +20,10 @@ use crate::stats::summary::AppNow;
 use crate::time::{Span, Time};
 use crate::wait::WaitReason;
 
-/// Who decides, and the requests that are deferred: of each class a list by arrival, through `Slot::prev` and `Slot::next`.
+/// Who decides, and the requests that are deferred.
 pub(super) struct Admission {
     arbiter: Arbiter,
-    lists: Vec<(SlotId, SlotId)>,
-    /// How many requests are deferred for each target.
-    of_targets: Vec<u32>,
+    deferred: Deferred,
     /// Held requests that a cap would hold if nothing else did, and that no other cap gives way to: until when (their notes say so), their
     /// arrival numbers, and which they are.
     later: BTreeSet<(Time, u64, SlotId)>,
@@ -33,17 +32,11 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    fn new(policy: &Policy, prices: &Prices) -> Admission {
+    fn new(policy: &Policy, prices: &Prices, by_target: bool) -> Admission {
         let comes = Comes::default();
         let arbiter = Arbiter::new(policy, comes.jump(prices));
-        Admission {
-            arbiter,
-            lists: Vec::new(),
-            of_targets: Vec::new(),
-            later: BTreeSet::new(),
-            charges: Vec::new(),
-            comes,
-        }
+        let deferred = Deferred::new(by_target);
+        Admission { arbiter, deferred, later: BTreeSet::new(), charges: Vec::new(), comes }
     }
 
     pub(super) fn set_prices(&mut self, prices: &Prices) {
@@ -53,8 +46,7 @@ impl Admission {
     pub(super) fn allocated_bytes(&self) -> usize {
         size_of::<Admission>()
             + self.arbiter.allocated_bytes()
-            + self.lists.capacity() * size_of::<(SlotId, SlotId)>()
-            + self.of_targets.capacity() * size_of::<u32>()
+            + self.deferred.allocated_bytes()
             + self.later.len() * size_of::<(Time, u64, SlotId)>()
     }
 
@@ -63,29 +55,20 @@ impl Admission {
         self.arbiter.lot_of()
     }
 
-    fn push(&mut self, pending: &mut Pending, id: ClassId, slot: SlotId) {
-        if self.lists.len() <= id.index() {
-            self.lists.resize(id.index() + 1, (NONE, NONE));
-        }
-        let (first, last) = &mut self.lists[id.index()];
-        let before = core::mem::replace(last, slot);
-        if before == NONE {
-            *first = slot;
-        } else {
-            pending.slot_mut(before).next = slot;
-        }
-        let this = pending.slot_mut(slot);
-        (this.prev, this.next, this.state) = (before, NONE, State::Deferred);
-        let target = usize::from(this.target);
-        if self.of_targets.len() <= target {
-            self.of_targets.resize(target + 1, 0);
-        }
-        self.of_targets[target] += 1;
+    /// Whether a slot is kept free for whoever has the lot.
+    pub(super) fn keeps_slot(&self) -> bool {
+        self.arbiter.keeps_slot()
     }
 
-    /// Whether something is deferred for this target; `None`: for any.
-    fn has_for(&self, target: Option<u16>) -> bool {
-        target.is_none_or(|target| self.of_targets.get(usize::from(target)).is_some_and(|count| *count > 0))
+    /// Another scheduler is asked for from now on.
+    pub(super) fn set_by_target(&mut self, by_target: bool, pending: &Pending) {
+        self.deferred.set_by_target(by_target, pending);
+    }
+
+    /// Whether somebody has something for this target (`None`: for any) and waits for no cap.
+    fn is_asked_for(&self, target: Option<u16>) -> bool {
+        let is_let = |id| !self.arbiter.is_held_back(id);
+        self.arbiter.is_asked() && target.is_none_or(|target| self.deferred.classes_for(target).any(is_let))
     }
 
     /// When to look again, where nobody is to be admitted: as the policy says, or when a cap gives way to somebody who waits.
@@ -100,21 +83,6 @@ impl Admission {
         };
         // Who is stopped goes on when something is allotted to it.
         soonest.filter(|(at, _)| *at < Time::MAX)
-    }
-
-    fn unlink(&mut self, pending: &mut Pending, slot: SlotId) {
-        let this = pending.slot(slot);
-        let (prev, next, id) = (this.prev, this.next, ClassId(this.class));
-        self.of_targets[usize::from(this.target)] -= 1;
-        let (first, last) = &mut self.lists[id.index()];
-        match prev {
-            NONE => *first = next,
-            prev => pending.slot_mut(prev).next = next,
-        }
-        match next {
-            NONE => *last = prev,
-            next => pending.slot_mut(next).prev = prev,
-        }
     }
 }
 
@@ -207,8 +175,10 @@ impl Gate {
         let later = self.admission.as_ref().map(|admission| admission.later.clone()).unwrap_or_default();
         later.iter().for_each(|(.., slot)| self.pending.set_note(*slot, 0));
         let placed = self.admission.as_mut().map(|admission| admission.arbiter.take_placed());
+        let by_target = self.scheduler.has_windows();
         // Nobody is charged for what others have admitted.
-        self.admission = policy.map(|policy| Box::new(Admission::new(policy, &self.pending.prices)));
+        self.admission =
+            policy.map(|policy| Box::new(Admission::new(policy, &self.pending.prices, by_target)));
         if let (Some(admission), Some(placed)) = (&mut self.admission, placed) {
             admission.arbiter.keep_placed(placed);
         }
@@ -368,7 +338,7 @@ impl Gate {
         let is_deferred = !is_admitted && !is_awaited;
         if is_deferred {
             self.pending.hold(slot);
-            admission.push(&mut self.pending, id, slot);
+            admission.deferred.push(&mut self.pending, id, slot);
             self.account(now, slot, Place::Deferred);
         } else if !is_admitted {
             admission.arbiter.admit(now, id, bytes);
@@ -466,7 +436,7 @@ impl Gate {
                 Next::Wait(at, _) if self.closed && at > now => {
                     // Nothing is waited for any more.
                     let id = admission.arbiter.anybody()?;
-                    let first = admission.lists[id.index()].0;
+                    let first = admission.deferred.first(id);
                     self.admit_deferred(now, first);
                 }
                 next => return admission.waits(next),
@@ -474,8 +444,8 @@ impl Gate {
         }
     }
 
-    /// Nothing that the scheduler has may go in this target's window: admits others as if it had nothing, as long as something is deferred
-    /// for it, be it for a cap. True if it is to be asked again; else it is known when to look again, if nothing happens before.
+    /// Nothing that the scheduler has may go in this target's window: admits what others have for it, as if the scheduler had nothing. True
+    /// if it is to be asked again; else it is known when to look again, if nothing happens before.
     #[cold]
     pub(super) fn admit_beside(
         &mut self,
@@ -483,28 +453,51 @@ impl Gate {
         target: Option<u16>,
         again: &mut Option<(Time, WaitReason)>,
     ) -> bool {
-        let is_asked =
-            |admission: &&mut Box<Admission>| admission.arbiter.is_asked() && admission.has_for(target);
-        let Some(admission) = self.admission.as_mut().filter(is_asked) else {
+        let Some(admission) = self.admission.as_mut().filter(|admission| admission.is_asked_for(target))
+        else {
             return false;
         };
         let work = if self.service.len() > 0 { Work::Nothing } else { Work::OtherWindow };
-        match admission.arbiter.next(now, work) {
-            Next::Admit(id) => {
-                self.admit_of(now, id);
-                true
-            }
-            next => {
+        let Admission { arbiter, deferred, .. } = &mut **admission;
+        let next = match target {
+            Some(target) => arbiter.next_of(now, work, Some(&|id| deferred.first_for(target, id).is_some())),
+            None => arbiter.next(now, work),
+        };
+        match (next, target) {
+            (Next::Admit(id), Some(target)) => self.admit_for(now, id, target),
+            (Next::Admit(id), None) => self.admit_of(now, id),
+            (next, _) => {
                 *again = admission.waits(next);
-                false
+                return false;
             }
+        }
+        true
+    }
+
+    /// Admits requests of a class that is next in this target's window: what it has for that, a lot's worth.
+    fn admit_for(&mut self, now: Time, id: ClassId, target: u16) {
+        let next = |gate: &Gate| gate.admission.as_ref().and_then(|all| all.deferred.first_for(target, id));
+        let Some(mut slot) = next(self) else { return self.admit_of(now, id) };
+        loop {
+            self.admit_deferred(now, slot);
+            let goes_on = self.admission.as_ref().is_some_and(|admission| admission.arbiter.goes_on(id));
+            match next(self).filter(|_| goes_on) {
+                Some(next) => slot = next,
+                None => break,
+            }
+        }
+        // Its oldest goes, too, whatever it is for: in case no window of its target is ever come across, it grows old in the scheduler.
+        let Some(Admission { arbiter, deferred, .. }) = self.admission.as_deref() else { return };
+        let oldest = deferred.first(id);
+        if oldest != NONE && arbiter.has_lot(id) && !arbiter.is_held_back(id) {
+            self.admit_deferred(now, oldest);
         }
     }
 
     /// Admits requests of a class that is next: a lot's worth, or what a slot is lent for.
     fn admit_of(&mut self, now: Time, id: ClassId) {
         while let Some(admission) = &self.admission {
-            let first = admission.lists[id.index()].0;
+            let first = admission.deferred.first(id);
             let follows = self.is_followed(first, self.pending.slot(first).next);
             self.admit_deferred(now, first);
             let goes_on = |Admission { arbiter, .. }: &Admission| {
@@ -527,7 +520,7 @@ impl Gate {
 
     fn admit_deferred(&mut self, now: Time, slot: SlotId) {
         let Some(admission) = &mut self.admission else { return };
-        admission.unlink(&mut self.pending, slot);
+        admission.deferred.unlink(&mut self.pending, slot);
         self.pending.unhold(slot);
         let this = self.pending.slot(slot);
         let id = ClassId(this.class);

@@ -2,6 +2,7 @@
 
 mod accounts;
 mod admission;
+mod deferred;
 mod present;
 mod service;
 
@@ -374,6 +375,9 @@ impl Gate {
         let queued = self.pending.queued_by_arrival();
         self.pending.clear_queues();
         self.scheduler = scheduler;
+        if let Some(admission) = &mut self.admission {
+            admission.set_by_target(self.scheduler.has_windows(), &self.pending);
+        }
         for slot in queued {
             self.enqueue(now, slot);
         }
@@ -471,15 +475,24 @@ impl Gate {
         self.now
     }
 
-    /// The scheduler waits, and the policy may have something earlier.
+    /// The scheduler waits, and the policy may have something earlier. What the scheduler has waits for nothing of the policy's, unless it
+    /// keeps a slot free beside that.
     fn wait_for_either(
         &mut self,
         now: Time,
         waits: (Time, WaitReason),
         admits_at: Option<(Time, WaitReason)>,
     ) -> Decision {
-        let soonest = admits_at.filter(|(at, _)| *at < waits.0).unwrap_or(waits);
-        self.wait_until(now, Some(soonest))
+        let (until, reason) = match admits_at.filter(|(at, _)| *at < waits.0) {
+            Some((at, kept)) if kept == WaitReason::Share && self.keeps_slot() => (at, kept),
+            Some((at, _)) => (at, waits.1),
+            None => waits,
+        };
+        self.wait_until(now, Some((until, reason)))
+    }
+
+    fn keeps_slot(&self) -> bool {
+        self.admission.as_ref().is_some_and(|admission| admission.keeps_slot())
     }
 
     /// There is nothing to do until then, or until something happens.

@@ -177,7 +177,9 @@ impl Service {
     fn add_charge(&mut self, now: Time) {
         if self.is_charged {
             let since = now.since(core::mem::replace(&mut self.charged_until, now)).as_nanos();
-            self.charge += (since << 4) / u64::from(self.len().max(1));
+            // Only differences count.
+            let each = (since.min(u64::MAX >> 4) << 4) / u64::from(self.len().max(1));
+            self.charge = self.charge.wrapping_add(each);
         }
     }
 
@@ -191,7 +193,7 @@ impl Service {
     ) {
         self.add_charge(now);
         let Record { charge, counted, .. } = *self.record(id);
-        let (took, bytes) = (u128::from((self.charge - charge) >> 4), u128::from(counted.bytes));
+        let (took, bytes) = (u128::from(self.charge.wrapping_sub(charge) >> 4), u128::from(counted.bytes));
         for slot in self.slots(id, pending) {
             let &Slot { class, bytes: own, .. } = pending.slot(slot);
             let ns = (took * u128::from(own) / bytes) as u64;
@@ -263,7 +265,8 @@ impl Service {
 /// Adds what an application has of a dispatch that ends.
 fn count(of_app: &mut Sums, part: &Counted, now: Time, began: Time, op: Op) {
     of_app.add(part, now);
-    let latency = part.waiting.as_nanos() + now.since(began).as_nanos() * part.requests;
+    let served = now.since(began).as_nanos().saturating_mul(part.requests);
+    let latency = part.waiting.as_nanos().saturating_add(served);
     let [read, written] = match op {
         Op::Read => [part.bytes, 0],
         Op::Write => [0, part.bytes],

@@ -11,6 +11,9 @@
 //! Classes and what is around them have numbers and stay where they are in lists. A gate keeps those of its last report, as the next one
 //! tells of the same ones in the same order, as a rule: then nothing is looked up by name.
 
+#[cfg(test)]
+mod tests;
+
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
@@ -33,6 +36,9 @@ const GATES_MAX: usize = 1 << 16;
 /// Most answers that the next report of a gate may be the first to tell of.
 const ANSWERS: usize = 2;
 
+/// So many classes more than half of the list may be vacant.
+const VACANT: usize = 64;
+
 /// Gates that have left and are remembered, at most: a report that was under way comes soon, or never.
 const LEFT_MAX: usize = 1 << 12;
 
@@ -49,7 +55,7 @@ pub struct Allotter {
     alarms: BTreeSet<(Time, GateId)>,
     /// Gates that have left lately: when, which, and the number of the report that said so.
     left: VecDeque<(Time, GateId, u64)>,
-    /// Classes by number; those without a gate are vacant.
+    /// Classes by number; those without a gate are vacant, no more than some of them than others.
     classes: Vec<Class>,
     vacant: Vec<u32>,
     numbers: HashMap<Leaf, u32>,
@@ -200,6 +206,9 @@ impl Allotter {
     /// A gate has reported. `None`: there is nothing to answer, as it is an older report than one that has come, or the gate leaves.
     pub fn report(&mut self, now: Time, id: GateId, report: &Report) -> Option<Grant> {
         self.go_on(now);
+        if self.vacant.len() > self.numbers.len() + VACANT {
+            self.close_ranks();
+        }
         let is_old = match self.gates.get(&id) {
             Some(gate) => gate.number >= report.number,
             // One that was under way, on a connection that the gate has given up, must not bring it back.
@@ -297,6 +306,22 @@ impl Allotter {
             self.vacant.push(number);
             pool.into_iter().for_each(|pool| self.division.leave(pool));
         }
+    }
+
+    /// Classes without a gate go, and others have their numbers: the list is as long as what is there. O(classes, and those of gates).
+    fn close_ranks(&mut self) {
+        let (mut after, mut stay) = (Vec::with_capacity(self.classes.len()), 0);
+        for class in &self.classes {
+            after.push(stay);
+            stay += u32::from(class.gates().len() > 0);
+        }
+        self.classes.retain(|class| class.gates().len() > 0);
+        self.classes.shrink_to_fit();
+        self.numbers.shrink_to_fit();
+        self.vacant = Vec::new();
+        let known =
+            self.gates.values_mut().flat_map(|gate| gate.known.iter_mut().map(|known| &mut known.class));
+        known.chain(self.numbers.values_mut()).for_each(|number| *number = after[*number as usize]);
     }
 
     /// The number of a class, a new one if need be; `None`: it has no cap.
@@ -464,6 +489,7 @@ impl Allotter {
             lease: self.terms.lease,
             every: self.terms.every,
             part,
+            learns,
             classes: granted,
         }
     }

@@ -32,7 +32,6 @@ pub struct Holder {
     terms: Terms,
     /// How many gates are expected, where nobody has ever said how many there are.
     expected: u32,
-    began: Time,
     /// The latest report, and when it was sent; whether its answer has not come.
     number: u64,
     sent: Time,
@@ -42,6 +41,10 @@ pub struct Holder {
     /// The report whose grant it goes by, and until when; 0: none.
     applied: u64,
     until: Time,
+    /// From when on it has its part without a lease.
+    alone_from: Time,
+    /// The end of what it went by before allotters that learnt went on with that.
+    known_until: Time,
     /// When to report next.
     due: Time,
     every: Span,
@@ -89,15 +92,16 @@ impl Holder {
     pub fn new(terms: Terms, expected: u32, now: Time) -> Holder {
         Holder {
             every: terms.every,
+            alone_from: now + terms.lease + terms.grace(),
             terms,
             expected,
-            began: now,
             number: 0,
             sent: now,
             is_asking: false,
             is_bare: false,
             applied: 0,
             until: now,
+            known_until: now,
             due: now,
             part: 0,
             has_left: false,
@@ -108,15 +112,12 @@ impl Holder {
 
     /// By what it goes at `now`.
     pub fn phase(&self, now: Time) -> Phase {
-        let (end, early) = match self.applied {
-            0 => (self.began + self.terms.lease, Phase::New),
-            _ => (self.until, Phase::Grace),
-        };
         match now {
             _ if self.has_left => Phase::Left,
             _ if self.applied > 0 && now < self.until => Phase::Lease,
-            _ if now < end + self.terms.grace() => early,
-            _ => Phase::Alone,
+            _ if now >= self.alone_from => Phase::Alone,
+            _ if self.applied == 0 => Phase::New,
+            _ => Phase::Grace,
         }
     }
 
@@ -152,9 +153,8 @@ impl Holder {
     /// When rates next change by themselves.
     pub fn changes_at(&self, now: Time) -> Time {
         match self.phase(now) {
-            Phase::New => self.began + self.terms.lease + self.terms.grace(),
             Phase::Lease => self.until,
-            Phase::Grace => self.until + self.terms.grace(),
+            Phase::New | Phase::Grace => self.alone_from,
             Phase::Alone | Phase::Left => Time::MAX,
         }
     }
@@ -236,7 +236,8 @@ impl Holder {
             self.take_part(now, grant);
             return true;
         }
-        let mut was_lowered = self.phase(now) != Phase::Lease;
+        let has_lease = self.phase(now) == Phase::Lease;
+        let mut was_lowered = !has_lease;
         for held in self.classes.values_mut() {
             // What is not named is nothing.
             (held.before, held.granted) = (held.granted, 0);
@@ -248,7 +249,12 @@ impl Holder {
         }
         was_lowered |= self.classes.values().any(|held| held.granted < held.before);
         was_lowered |= u64::from(grant.part) < self.part;
+        let goes_on = grant.learns && has_lease;
+        self.known_until = if goes_on { self.known_until } else { until };
+        let until = until.min(self.known_until + self.terms.goes_on());
         (self.applied, self.until, self.part) = (grant.number, until, grant.part.into());
+        // The allotter takes it for present for a lease from its answer on, which may have come late, if the gate tells it of that.
+        self.alone_from = now + self.terms.lease + self.terms.grace();
         // What it has given up somebody else may have as soon as it has said so.
         self.due = if was_lowered { now } else { (self.sent + self.every).max(now) };
         true
@@ -262,6 +268,7 @@ impl Holder {
             let rates: Vec<u64> = self.classes.values().map(|held| self.rate_of(phase, held)).collect();
             self.classes.values_mut().zip(rates).for_each(|(held, rate)| held.granted = rate);
             (self.applied, self.until) = (grant.number, now);
+            self.alone_from = now + self.terms.grace();
         } else if self.phase(now) == Phase::Alone {
             // What its lease had does not count any more, and keeps no class here that is gone.
             self.classes.values_mut().for_each(|held| held.granted = 0);

@@ -63,7 +63,14 @@ impl Grant {
             room.extend_from_slice(&rate.to_le_bytes());
         }
         let (lease, every) = (self.lease.as_nanos(), self.every.as_nanos());
-        Allotments { number: self.number, lease, every, part: self.part, classes: room }
+        Allotments {
+            number: self.number,
+            lease,
+            every,
+            part: self.part,
+            learns: self.learns.into(),
+            classes: room,
+        }
     }
 
     /// As it has come in.
@@ -79,6 +86,7 @@ impl Grant {
             lease: Span::from_nanos(letter.lease),
             every: Span::from_nanos(letter.every),
             part: letter.part,
+            learns: letter.learns != 0,
             classes: classes.iter().map(of).collect(),
         })
     }
@@ -183,7 +191,7 @@ mod tests {
 
         let classes = vec![(AppId(5).into(), 1), (within, u64::MAX)];
         let (lease, every) = (Span::from_secs(1), Span::from_millis(100));
-        let grant = Grant { number: 9, lease, every, part: 3, classes };
+        let grant = Grant { number: 9, lease, every, part: 3, learns: true, classes };
         let letter = grant.letter(&mut room);
         assert_eq!(Grant::of_letter(&letter), Ok(grant));
         assert!(Grant::of_letter(&Allotments { classes: &letter.classes[1..], ..letter }).is_err());

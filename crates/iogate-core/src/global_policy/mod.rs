@@ -22,8 +22,8 @@
 //!   it goes by its part, which is kept for as long as it reports.
 //! - *The allotter is started anew*: for the length of a lease it grants no more than what gates say that they hold. From the parts that
 //!   they hold it knows what those have that it has not heard of, and keeps that for [`Terms::absent_max`]. Gates that are new tell it
-//!   nothing of that: where none of those of before finds it, it takes those for gone that it does not hear of. One new allotter within
-//!   the grace is reckoned with; two, each of which dies while it learns, could go on with leases for longer than that.
+//!   nothing of that: where none of those of before finds it, it takes those for gone that it does not hear of. Allotters that die while
+//!   they learn, one after the other, go on with a lease for no longer than one could that does not: the holder sees to that.
 //!
 //! The division is that of Doorman (YouTube's cooperative rate limits), the leases are Gray and Cheriton's (SOSP 1989).
 //!
@@ -102,11 +102,19 @@ impl Terms {
         self.policy.total.is_some() || self.policy.is_nested()
     }
 
-    /// For how long after its lease a gate has no more than it had by it. The leases of all others that were granted before it is known
-    /// to be absent have run out then, also if an allotter that knows nothing of that has gone on with them for as long as it learnt.
+    /// For how long a gate has no more than it had by its lease, from a lease time after its last answer on. The leases of all others that
+    /// were granted before it is known to be absent have run out then, also if an allotter that knows nothing of that has gone on with them
+    /// for as long as it learnt.
     pub fn grace(&self) -> Span {
         let once = self.lease + self.skew;
         once + once + once + self.skew + self.skew
+    }
+
+    /// For how long after a lease of an allotter that knew what gates hold those that learn may go on with it. One of them learns for the
+    /// first half of that at most, if it has begun before the lease is over.
+    fn goes_on(&self) -> Span {
+        let once = self.lease + self.skew;
+        once + once
     }
 
     /// What a class asks of what it is within.
@@ -160,6 +168,8 @@ pub struct Grant {
     pub every: Span,
     /// The gate's part of every cap, in 2^-32, for when nobody answers.
     pub part: u32,
+    /// The allotter has begun anew, and goes on with what gates say that they hold.
+    pub learns: bool,
     /// What each class that was reported may use, in bytes a second.
     pub classes: Vec<(Leaf, u64)>,
 }

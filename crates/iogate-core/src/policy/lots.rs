@@ -4,9 +4,14 @@
 //! else would then have them wait for all of it, and what they are entitled to would be forgotten. So a gap does not end a lot, as long as
 //! whoever has it is not away: for [`LATE`] after it is expected back. The slots are *lent* meanwhile, a dispatch at a time. Where a device
 //! has an arm, nobody else is in service during a lot, and who is back before it were worth the way there and back is waited for; only the
-//! gaps of others are lent, one dispatch at once. Above `twins`, what waits for another window's target keeps nobody out.
+//! gaps of others are lent, one dispatch at once.
+//!
+//! Above `twins` a lot that is opened because nothing that was admitted is for the window's target is for the least tag of those that have
+//! something for it, and only that is admitted: what is for other targets stays with the policy, or it would all be served by arrival.
+//! What waits for another window's target keeps nobody out.
 
 use super::arbiter::{Arbiter, ClassId, Next};
+use super::nested::InnerId;
 use super::order::{first, tag};
 use crate::request::AppId;
 use crate::time::{Span, Time};
@@ -35,6 +40,9 @@ pub(crate) enum Work {
     /// Something for another window, and nothing is in service.
     OtherWindow,
 }
+
+/// Whether an application has something for a window.
+pub(crate) type Has<'a> = dyn Fn(ClassId) -> bool + 'a;
 
 /// What becomes of a slot that whoever has the lot leaves free.
 enum Gap {
@@ -66,6 +74,11 @@ impl Arbiter {
 
     /// Whose request to admit now. If the scheduler has something to do, only those of floors that are due.
     pub(crate) fn next(&mut self, now: Time, work: Work) -> Next {
+        self.next_of(now, work, None)
+    }
+
+    /// The same, of those that have something for the window, if there is one.
+    pub(crate) fn next_of(&mut self, now: Time, work: Work, has: Option<&Has<'_>>) -> Next {
         self.lent = 0;
         while self.release_one(now).is_some() {}
         let due = first(&self.due).map(|(at, _)| at);
@@ -75,7 +88,8 @@ impl Arbiter {
         let capped = self.capped.first().map(|(_, at, _)| *at);
         let soonest = [capped, due].into_iter().flatten().min();
         let idle = soonest.map_or(Next::Idle, |at| Next::Wait(at, WaitReason::Cap));
-        if work == Work::Here {
+        let first = has.map(|has| self.first_with(InnerId::NONE, has));
+        if work == Work::Here || first == Some(None) {
             return idle;
         }
         if let Some(last) = self.last.filter(|last| self.is_between_requests(*last)) {
@@ -85,14 +99,18 @@ impl Arbiter {
                     let until = soonest.map_or(back, |at| at.min(back));
                     return Next::Wait(until, WaitReason::Share);
                 }
-                Gap::Lent => return Next::Admit(self.lend(last)),
+                Gap::Lent => return Next::Admit(self.lend(last, first.flatten())),
                 Gap::Over => self.classes[last.index()].budget = 0,
             }
         }
         if !self.is_asked() {
             return idle;
         }
-        let id = self.descend(None);
+        let id = first.flatten().unwrap_or_else(|| self.descend(None));
+        if let Some(last) = self.last.filter(|last| has.is_some() && *last != id) {
+            // It may have something left that is for other windows.
+            self.classes[last.index()].budget = 0;
+        }
         self.begin_lot(id);
         Next::Admit(id)
     }
@@ -129,9 +147,9 @@ impl Arbiter {
     }
 
     /// Who takes a slot that whoever has the lot leaves free: one request of it goes, or a run, and the lot stays where it is.
-    fn lend(&mut self, from: ClassId) -> ClassId {
+    fn lend(&mut self, from: ClassId, to: Option<ClassId>) -> ClassId {
         self.bound_claim(from);
-        let id = self.descend(None);
+        let id = to.unwrap_or_else(|| self.descend(None));
         self.lent = self.lot.as_nanos();
         let mut at = Some(id);
         while let Some(of) = at {
@@ -140,6 +158,38 @@ impl Arbiter {
             at = self.branch_of(of);
         }
         id
+    }
+
+    /// Who has the least tag within a branch, or within nothing, of those that may have a lot and have something for the window. But who
+    /// has nothing for it is owed no more than [`CLAIM_LOTS`]: then it comes first, and what it has waits for its windows in the scheduler.
+    /// Else who asks for one target would have that one's windows alone once others ask for it, and who asks for targets whose windows no
+    /// dispatch begins in would have nothing. O(classes) where nearly nobody has something.
+    fn first_with(&self, inner: InnerId, has: &Has<'_>) -> Option<ClassId> {
+        let (mut least, mut first) = (None, None);
+        for &(_, key, id) in self.ready_within(inner) {
+            if first.is_some_and(|((tag, _), _)| key > tag) {
+                break;
+            }
+            let class = &self.classes[id.index()];
+            let at = (class.finish.max(class.since), id);
+            least = least.filter(|least| *least < at).or(Some(at));
+            if first.is_none_or(|(best, _)| at < best) {
+                let found = match class.inner {
+                    InnerId::NONE => has(id).then_some(id),
+                    inner => self.first_with(inner, has),
+                };
+                first = found.map(|found| (at, found)).or(first);
+            }
+        }
+        let ((least, behind), ((tag_of_first, _), found)) = (least?, first?);
+        let claim = tag(self.lot.as_nanos().saturating_mul(CLAIM_LOTS), self.entitlement(behind).weight);
+        if tag_of_first - least <= claim {
+            return Some(found);
+        }
+        match self.classes[behind.index()].inner {
+            InnerId::NONE => Some(behind),
+            inner => self.first_with(inner, &|_| true),
+        }
     }
 
     /// What others have had meanwhile is owed to whoever has the lot, as far as that is no more than [`CLAIM_LOTS`]. Else who asks for
@@ -177,6 +227,16 @@ impl Arbiter {
             id = self.first_ready(self.classes[id.index()].inner)?.1;
         }
         Some(id)
+    }
+
+    /// Whether a slot is kept free for whoever has the lot.
+    pub(crate) fn keeps_slot(&self) -> bool {
+        self.kept_since.is_some()
+    }
+
+    /// Whether the lot that was opened last is this one's, and nothing is lent of it.
+    pub(crate) fn has_lot(&self, id: ClassId) -> bool {
+        self.last == Some(id)
     }
 
     /// For whom the open lot is.

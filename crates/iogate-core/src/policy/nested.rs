@@ -321,7 +321,7 @@ impl Arbiter {
     }
 
     /// Whether a class waits for its cap, or for that of what it is within.
-    pub(super) fn is_held_back(&self, id: ClassId) -> bool {
+    pub(crate) fn is_held_back(&self, id: ClassId) -> bool {
         self.classes[id.index()].capped.is_some()
             || self.branch_of(id).is_some_and(|branch| self.is_held_back(branch))
     }
@@ -331,8 +331,7 @@ impl Arbiter {
         let mut branches = core::mem::take(&mut self.toggled);
         while let Some(branch) = branches.pop() {
             let inner = self.classes[branch.index()].inner;
-            let from = (inner, 0, ClassId::default());
-            for (_, _, id) in self.ready.range(from..).take_while(|(of, ..)| *of == inner) {
+            for (_, _, id) in self.ready_within(inner) {
                 match self.is_branch(*id) {
                     true => branches.push(*id),
                     false => each(self.classes[id.index()].app, self.is_held_back(*id)),

@@ -144,6 +144,12 @@ impl Arbiter {
         }
     }
 
+    /// Those within a branch, or within nothing, that may have a lot, by tags that they have or had.
+    pub(super) fn ready_within(&self, inner: InnerId) -> impl Iterator<Item = &(InnerId, u128, ClassId)> {
+        let from = (inner, 0, ClassId::default());
+        self.ready.range(from..).take_while(move |(of, ..)| *of == inner)
+    }
+
     /// Whether a class has nothing that waits, and no cap is why.
     pub(super) fn is_between_requests(&self, id: ClassId) -> bool {
         !self.classes[id.index()].is_ready && !self.is_held_back(id)

@@ -87,6 +87,11 @@ pub(crate) trait Scheduler: Send {
         false
     }
 
+    /// Whether it asks for requests of one target ([`Pick::Window`]).
+    fn has_windows(&self) -> bool {
+        false
+    }
+
     /// The record of this file now stands for another file.
     fn forget(&mut self, _file: u32) {}
 

@@ -138,6 +138,10 @@ impl Scheduler for Twins {
         self.split
     }
 
+    fn has_windows(&self) -> bool {
+        true
+    }
+
     fn allocated_bytes(&self) -> usize {
         self.targets.capacity() * size_of::<ArrivalList>()
             + self.targets.iter().map(ArrivalList::allocated_bytes).sum::<usize>()

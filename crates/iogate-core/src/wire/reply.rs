@@ -338,6 +338,8 @@ record! {
         every: u64,
         /// The gate's part of every cap, in 2^-32, for when nobody answers.
         part: u32,
+        /// 1: the coordinator has begun anew, and goes on with what gates say that they hold.
+        learns: u8,
         /// For each class that was reported [`CLASS_ALLOTMENT_BYTES`]: the application, the branch that it is within (0: none), and bytes a
         /// second.
         classes: &'a [u8],

@@ -133,26 +133,35 @@ impl Shared {
         self.lock().thinking.findings.as_deref().cloned()
     }
 
-    pub(super) fn pin(self: &Arc<Self>, scheduler: &SchedulerConfig) {
+    /// Puts in force what is made of the scheduler that is, and chooses none.
+    pub(super) fn pin<E>(
+        self: &Arc<Self>,
+        change: impl FnOnce(&SchedulerConfig) -> Result<SchedulerConfig, E>,
+    ) -> Result<(), E> {
         self.kick(|state, now| {
+            let scheduler = change(state.gate.scheduler())?;
             state.choosing = Choosing::Off;
-            state.gate.switch(now, scheduler);
-        });
+            state.gate.switch(now, &scheduler);
+            Ok(())
+        })?;
         self.ripe.notify_all();
+        Ok(())
     }
 
     pub(super) fn set_layout(self: &Arc<Self>, file: FileId, layout: Option<Arc<FileLayout>>) {
         let several = layout.as_ref().is_some_and(|layout| layout.targets() > 1);
         let mut state = self.lock();
         state.gate.set_layout(file, layout);
-        let start = match &state.choosing {
-            Choosing::On(noting) if several => noting.start.clone(),
-            _ => return,
-        };
+        if !several || !matches!(state.choosing, Choosing::On(_)) {
+            return;
+        }
         drop(state);
         self.kick(|state, now| {
-            state.hold(SEVERAL);
-            state.gate.switch(now, &start);
+            // Somebody may have said meanwhile which scheduler it is to be.
+            if let Choosing::On(noting) = &state.choosing {
+                state.gate.switch(now, &noting.start);
+                state.hold(SEVERAL);
+            }
         });
         self.ripe.notify_all();
     }

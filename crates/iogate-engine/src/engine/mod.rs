@@ -17,6 +17,7 @@ mod sharing;
 mod table;
 mod waiter;
 
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 
@@ -325,7 +326,7 @@ impl Engine {
 
     /// Changes the algorithm, live. From then on none is chosen.
     pub fn switch(&self, scheduler: &SchedulerConfig) {
-        self.shared.pin(scheduler);
+        let Ok(()) = self.shared.pin(|_| Ok::<_, Infallible>(scheduler.clone()));
     }
 
     /// Says what is known of the storage, for priced waits and for [`Engine::choose`].
@@ -361,9 +362,7 @@ impl Engine {
                 None => self.choose(REQUESTS_PER_S).map_err(|error| error.to_string()),
             };
         }
-        let current = self.with_gate(|gate, _| gate.scheduler().clone());
-        self.switch(&current.changed(text, node)?);
-        Ok(())
+        self.shared.pin(|current| current.changed(text, node))
     }
 
     /// Says who is entitled to what, live, and what a class of it is; `None`: nobody to more than others. Front ends then give requests

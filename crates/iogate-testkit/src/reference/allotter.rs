@@ -115,7 +115,8 @@ impl ReferenceAllotter {
         let part = self.offer_part(id);
         self.gates.entry(id).or_default().latest = Some((report.number, self.now));
         let Terms { lease, every, .. } = self.terms;
-        Some(Grant { number: report.number, lease, every, part, classes })
+        let learns = self.now < self.began + self.once();
+        Some(Grant { number: report.number, lease, every, part, learns, classes })
     }
 
     fn once(&self) -> Span {

@@ -9,8 +9,9 @@ use crate::Gate;
 use crate::gate::{Decision, Dispatch, GateConfig, Outcome};
 use crate::layout::Layout;
 use crate::policy::{Entitlement, Policy, Rate};
-use crate::request::{ClientId, FileId, Op, Request, RequestId};
+use crate::request::{ClientId, FileId, Op, Request, RequestId, TargetId};
 use crate::sched::{SchedulerConfig, SchedulerKind};
+use crate::wait::WaitReason;
 
 /// By cause and by application, in ms.
 type Charged = (Vec<(Cause, u64)>, Vec<(u32, u64)>);
@@ -45,6 +46,10 @@ impl Example {
     }
 
     fn submit(&mut self, ms: u64, app: u32, file: u64, offset: u64) {
+        self.submit_to(ms, app, file, offset, 0);
+    }
+
+    fn submit_to(&mut self, ms: u64, app: u32, file: u64, offset: u64, target: u32) {
         self.count += 1;
         let request = Request {
             id: RequestId(self.count),
@@ -54,7 +59,7 @@ impl Example {
             bytes: 4096,
             app: AppId(app),
             client: ClientId(0),
-            target: None,
+            target: Some(TargetId(target)),
             issued: None,
         };
         self.gate.submit(Example::at(ms), &request).unwrap();
@@ -175,6 +180,31 @@ fn caps_and_shares_of_a_policy_are_told_apart() {
     let (causes, apps) = gate.of(1000, 1);
     assert!(causes.iter().any(|(cause, ms)| *cause == Cause::Share && *ms >= 5), "{causes:?}");
     assert!(apps.contains(&(2, 5)), "{apps:?}");
+}
+
+/// What is for another target than the window waits for that window, admitted or not, whatever else there is to look at before.
+#[test]
+fn who_waits_for_a_window_waits_for_no_cap_and_no_share() {
+    let mut scheduler = SchedulerConfig::new(SchedulerKind::Twins);
+    scheduler.set("window", "100ms").unwrap();
+    let policy = Example::capped().gate.policy().cloned();
+    let mut gate = Example::new(SchedulerKind::Fifo, 1);
+    gate.gate.switch(Time::ZERO, &scheduler);
+    gate.gate.set_policy(Time::ZERO, policy.as_ref()).unwrap();
+    gate.submit(0, 1, 1, 0);
+    let first = gate.next(0);
+    gate.complete(6, first);
+    // The cap is over at 95, and the window at 100.
+    gate.submit(6, 1, 1, 0);
+    (0..2).for_each(|number| gate.submit_to(6, 2, 2, number << 20, 1));
+    let decision = Decision::WaitUntil(Example::at(95), WaitReason::Window);
+    assert_eq!(gate.gate.next(Example::at(6)), decision);
+    assert_eq!(gate.of(90, 2), (vec![(Cause::Window, 84)], vec![]));
+    assert_eq!(gate.of(90, 1).0, vec![(Cause::Cap, 84), (Cause::Own, 6)]);
+    let second = gate.next(95);
+    gate.complete(99, second);
+    assert_eq!(gate.gate.next(Example::at(99)), Decision::WaitUntil(Example::at(100), WaitReason::Window));
+    assert!(gate.next(100).is_some());
 }
 
 /// One that waits behind one of its own application, which waits for its cap, waits for the cap; behind one in service, for that.

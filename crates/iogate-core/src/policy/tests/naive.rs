@@ -401,8 +401,13 @@ impl Naive {
         self.policy.apps.get(&app).copied().unwrap_or(others)
     }
 
-    /// Whose request to admit, or until when to wait.
-    fn next(&mut self, now: u64, work: Work) -> Result<usize, Option<u64>> {
+    /// Whose request to admit, or until when to wait. Where there is a window: of those that have something for it.
+    fn next(
+        &mut self,
+        now: u64,
+        work: Work,
+        has: Option<&dyn Fn(u64) -> bool>,
+    ) -> Result<usize, Option<u64>> {
         let all = 0..self.classes.len();
         let due = self.within(None).into_iter().filter_map(|one| self.due(now, one)).min();
         if due.is_some_and(|at| at <= now) {
@@ -413,13 +418,18 @@ impl Naive {
         if work == Work::Here {
             return Err(soonest);
         }
+        let first = has.map(|has| self.first_with(now, None, has));
+        if first == Some(None) {
+            return Err(soonest);
+        }
+        let first = first.flatten().map(|(_, leaf)| leaf);
         let is_between = |last: &usize| !self.is_ready(now, *last) && !self.is_held_back(now, *last);
         if let Some(last) = self.last.filter(is_between) {
             match self.gap(now, last, work) {
                 Some(Gap::Kept(back)) => return Err(soonest.into_iter().chain(back).min()),
                 Some(Gap::Lent) => {
                     self.bound_claim(now, last);
-                    let lent = self.descend(now, false);
+                    let lent = first.unwrap_or_else(|| self.descend(now, false));
                     for at in self.chain(lent) {
                         self.classes[at].finish = self.key(at);
                     }
@@ -432,9 +442,35 @@ impl Naive {
         if !self.is_asked(now) {
             return Err(soonest);
         }
-        let class = self.descend(now, false);
+        let class = first.unwrap_or_else(|| self.descend(now, false));
+        if let Some(last) = self.last.filter(|last| first.is_some() && *last != class) {
+            self.classes[last].budget = 0;
+        }
         self.begin_lot(class);
         Ok(class)
+    }
+
+    /// Who has the least tag of those that have something for the window, and whoever of it is next. But nobody is passed over to whom
+    /// more than four lots are owed.
+    fn first_with(
+        &self,
+        now: u64,
+        branch: Option<usize>,
+        has: &dyn Fn(u64) -> bool,
+    ) -> Option<(usize, usize)> {
+        let ready = || self.within(branch).into_iter().filter(|one| self.is_ready(now, *one));
+        let leaf = |one: usize, has: &dyn Fn(u64) -> bool| match self.classes[one].is_branch {
+            true => self.first_with(now, Some(one), has).map(|(_, leaf)| leaf),
+            false => self.classes[one].waits.iter().any(|bytes| has(*bytes)).then_some(one),
+        };
+        let those = ready().filter_map(|one| Some((one, leaf(one, has)?)));
+        let found = those.min_by_key(|(one, _)| self.key(*one))?;
+        let least = ready().min_by_key(|one| self.key(*one))?;
+        let owed = self.key(found.0) - self.key(least);
+        if owed > tag(4 * self.lot, self.classes[least].entitlement.weight) {
+            return Some((least, leaf(least, &|_| true)?));
+        }
+        Some(found)
     }
 
     /// From the top: who is due first, as long as somebody is, else who has the least tag. Who came first, if they are alike.
@@ -455,8 +491,11 @@ impl Naive {
         }
     }
 
-    fn admit(&mut self, now: u64, class: usize) -> u64 {
-        let bytes = self.classes[class].waits.pop_front().unwrap();
+    /// Admits its first request, of those for the window if it has one.
+    fn admit(&mut self, now: u64, class: usize, has: Option<&dyn Fn(u64) -> bool>) -> u64 {
+        let waits = &mut self.classes[class].waits;
+        let at = has.and_then(|has| waits.iter().position(|bytes| has(*bytes))).unwrap_or(0);
+        let bytes = waits.remove(at).unwrap();
         self.take(now, class, bytes);
         bytes
     }

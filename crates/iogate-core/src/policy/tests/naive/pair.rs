@@ -1,6 +1,8 @@
 //! The arbiter beside the naive one, step by step.
 
 use super::super::nested::groups;
+use alloc::collections::BTreeSet;
+
 use super::*;
 use crate::policy::arbiter::{Arbiter, ClassId, Next, Served};
 
@@ -55,14 +57,32 @@ impl Pair {
                 self.serving.push((self.now + took, class, id, took));
             }
             let work = self.work();
-            let real = self.real.next(at, work);
-            let naive = self.naive.next(self.now, work);
+            // What was admitted is for the other window.
+            let (length, now) = (self.window.unwrap_or(1), self.now);
+            let has = move |bytes: u64| now / length % 2 == bytes / 1024 % 2;
+            let is_beside = self.window.is_some() && work != Work::Here && !self.queue.is_empty();
+            let has = is_beside.then_some(&has as &dyn Fn(u64) -> bool);
+            let real = match has {
+                Some(has) => {
+                    let Naive { classes, .. } = &self.naive;
+                    let of = |id: ClassId| {
+                        let app = self.real.classes[id.index()].app;
+                        let class = classes.iter().find(|class| class.app == app);
+                        class.is_some_and(|class| class.waits.iter().any(|bytes| has(*bytes)))
+                    };
+                    let with: BTreeSet<ClassId> =
+                        (0..self.real.classes.len() as u16).map(ClassId).filter(|id| of(*id)).collect();
+                    self.real.next_of(at, work, Some(&|id| with.contains(&id)))
+                }
+                None => self.real.next(at, work),
+            };
+            let naive = self.naive.next(self.now, work, has);
             match (real, naive) {
                 (Next::Admit(id), Ok(class)) => {
                     let (app, expected) = (self.real.is_capped(id).0, self.naive.classes[class].app);
                     prop_assert_eq!(app, expected, "admitted at {}", self.now);
                     loop {
-                        let bytes = self.naive.admit(self.now, class);
+                        let bytes = self.naive.admit(self.now, class, has);
                         self.real.admit(at, id, bytes);
                         self.queue.push_back((class, id, bytes));
                         let goes_on = self.naive.goes_on(self.now, class);

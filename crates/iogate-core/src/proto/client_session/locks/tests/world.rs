@@ -15,7 +15,7 @@ use crate::wire::{Identity, Lock, Open, Request, SetLock, Welcome, lock, open};
 use crate::{Span, Time};
 
 const CLIENTS: usize = 3;
-const BYTES: u64 = 6;
+const BYTES: u64 = 3;
 const FILE: Identity = Identity { inode: 3, generation: 0 };
 /// How long a server keeps sessions, and locks after a restart.
 const GRACE: Span = Span::from_millis(50);
@@ -196,9 +196,7 @@ impl World {
         let answered = it.session.answered(id, reply.as_deref().map_err(|&errno| errno)).unwrap();
         let Ask::Lock(set) = answered.call else { return };
         if set.again != 0 {
-            if answered.errno.is_some() {
-                self.gives_up(client);
-            }
+            // A program hears nothing of that.
             return;
         }
         let wish = it.pending.take().unwrap();
@@ -290,7 +288,9 @@ impl World {
             assert!(exclusive == 0 || exclusive + shared == 1, "byte {byte}: {exclusive} and {shared}");
             for (number, client) in self.clients.iter().enumerate() {
                 let (kind, since) = client.thinks[byte];
-                let is_live = client.session.is_connected() && !client.session.is_restoring();
+                let session = self.server.sessions.get(&number);
+                let is_open = session.is_some_and(|(_, handles, _)| handles.contains(&client.handle));
+                let is_live = is_open && client.session.is_connected() && !client.session.is_restoring();
                 if kind == lock::NONE || !is_live {
                     continue;
                 }
