@@ -102,7 +102,7 @@ fn requests() -> Vec<Request<'static>> {
         Request::ListXattr(ListXattr { handle: 1, path: b"a" }),
         Request::RemoveXattr(RemoveXattr { handle: 1, identity: IDENTITY, path: b"a", name: b"n" }),
         Request::Resize(Resize { handle: 1, size: 2 }),
-        Request::SetLock(SetLock { handle: 1, again: 1, lock: LOCK }),
+        Request::SetLock(SetLock { handle: 1, again: 2, session: 3, lock: LOCK }),
         Request::GetLock(GetLock { handle: 1, lock: LOCK }),
         Request::Status(Status {}),
         Request::Configure(Configure { scheduler: b"fifo" }),

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use iogate_core::Layout;
 use iogate_core::hash::IdHasher;
 use iogate_core::wire::{
     AppendRecord, Attr, Change, Entry, Gone, Identity, Lock, PAYLOAD_BYTES_MAX, Space, Written, open,
 };
+use iogate_core::{Layout, file_locks};
 use iogate_engine::store::AppendFile;
 use iogate_engine::{Engine, FileHandle, Origin, Store};
 
@@ -196,14 +196,14 @@ pub trait Tree: Send + Sync + 'static {
         false
     }
 
-    /// Notes, durably, from which processes of a server clients may hold locks; `None`: from none.
-    fn note_locks(&self, from: Option<&[u64]>) -> io::Result<()> {
-        let _ = from;
+    /// Notes, durably, from whom clients may hold locks; `None`: nobody does.
+    fn note_locks(&self, note: Option<&file_locks::Note>) -> io::Result<()> {
+        let _ = note;
         Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
     }
 
     /// What was noted so.
-    fn noted_locks(&self) -> io::Result<Option<Vec<u64>>> {
+    fn noted_locks(&self) -> io::Result<Option<file_locks::Note>> {
         Ok(None)
     }
 

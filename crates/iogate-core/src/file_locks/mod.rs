@@ -4,8 +4,8 @@
 //! that the client chose for whom it has taken it, and lasts until it is given back or the client's session ends.
 //!
 //! Locks are in memory. When a server is started again while clients may have held locks, there is a grace: for that time a lock is only given to
-//! who had it from a process before, and nobody can have had since. Which processes these are is [noted](FileLocks::note): each adds itself when it
-//! begins, and is alone once it gives a lock to somebody who had none. A client that comes back later finds its lock lost.
+//! who had it from a process before, and nobody can have had since: what is [noted](Note) says which processes and sessions these are. A client that
+//! comes back later finds its lock lost.
 //!
 //! Nobody waits here: whoever wants a lock that another one has is told so, and asks again.
 
@@ -47,14 +47,56 @@ pub struct FileLocks {
     counts: BTreeMap<u64, usize>,
     /// Until when only those who had a lock before are given one.
     grace_ends: Option<Time>,
-    /// The processes before that it may be had from.
-    before: Vec<u64>,
+    /// From whom a lock may have been had before.
+    before: Note,
+    /// What the next process is to find, once a lock was given or there was such a note.
+    note: Option<Note>,
     /// This process.
     instance: u64,
 }
 
-/// Most processes before that are noted: those that have been started one after the other within a grace.
-const BEFORE_MAX: usize = 64;
+/// Where a client has had its locks: the number of the server's process, and of the session.
+pub type From = (u64, u64);
+
+/// What a process of a server finds of those before. It is durable before clients are told anything that it would not allow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Note {
+    /// The processes that a lock may be had from: each adds itself when it begins, and is alone once it gives a lock to somebody who had none.
+    pub processes: Vec<u64>,
+    /// The sessions whose locks were free before the process ended.
+    pub ended: Vec<u64>,
+}
+
+/// Most processes and ended sessions that are noted. With more, nobody is given a lock again.
+const NOTED_MAX: usize = 1024;
+
+impl Note {
+    fn has(&self, (process, session): From) -> bool {
+        self.processes.contains(&process) && !self.ended.contains(&session)
+    }
+
+    fn add(&mut self, process: Option<u64>, ended: Option<u64>) {
+        self.processes.extend(process);
+        self.ended.extend(ended);
+        if self.processes.len() + self.ended.len() > NOTED_MAX {
+            *self = Note::default();
+        }
+    }
+
+    /// As bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let count = [self.processes.len() as u64];
+        let all = count.iter().chain(&self.processes).chain(&self.ended);
+        all.flat_map(|number| number.to_le_bytes()).collect()
+    }
+
+    /// Of bytes. Others than [`Note::to_bytes`] makes allow nobody anything.
+    pub fn from_bytes(bytes: &[u8]) -> Note {
+        let mut numbers = bytes.as_chunks().0.iter().copied().map(u64::from_le_bytes);
+        let count = numbers.next().unwrap_or(0).min(NOTED_MAX as u64) as usize;
+        Note { processes: numbers.by_ref().take(count).collect(), ended: numbers.collect() }
+    }
+}
 
 /// A file's locks: of bytes, and of open files.
 #[derive(Clone, Debug, Default)]
@@ -86,21 +128,45 @@ pub(crate) fn kind_of(lock: &Lock) -> Option<Option<Kind>> {
 }
 
 impl FileLocks {
-    /// No locks, in a process of this number. `noted` is what was [noted](FileLocks::note) last, if anything was: then there is a grace.
-    pub fn begin(instance: u64, noted: Option<Vec<u64>>, grace_ends: Time) -> FileLocks {
-        let grace_ends = noted.as_ref().map(|_| grace_ends);
-        FileLocks { grace_ends, before: noted.unwrap_or_default(), instance, ..FileLocks::default() }
+    /// No locks, in a process of this number. `before` is what is noted, if anything is: then there is a grace, and
+    /// [`FileLocks::note`] is to be noted.
+    pub fn begin(instance: u64, before: Option<Note>, grace_ends: Time) -> FileLocks {
+        let grace_ends = before.as_ref().map(|_| grace_ends);
+        let note = before.clone().map(|mut note| {
+            note.add(Some(instance), None);
+            note
+        });
+        FileLocks { grace_ends, before: before.unwrap_or_default(), note, instance, ..FileLocks::default() }
     }
 
-    /// What is to be noted, durably, before clients are told anything: if clients may have held locks, and before a lock is given to somebody
-    /// who had none.
-    pub fn note(&self, gives: bool) -> Option<Vec<u64>> {
-        if gives {
-            return Some(Vec::from([self.instance]));
+    /// What is to be noted.
+    pub fn note(&self) -> Option<&Note> {
+        self.note.as_ref()
+    }
+
+    /// A lock is about to be given to somebody who had none. Returns whether [`FileLocks::note`] has changed.
+    pub fn gives(&mut self) -> bool {
+        let alone = [self.instance];
+        if self.note.as_ref().is_some_and(|note| note.processes == alone || note.processes.is_empty()) {
+            return false;
         }
-        self.grace_ends?;
-        let first = self.before.len().saturating_sub(BEFORE_MAX - 1);
-        Some(self.before[first..].iter().copied().chain([self.instance]).collect())
+        let ended = self.note.take().map(|note| note.ended).unwrap_or_default();
+        self.note = Some(Note { processes: Vec::from(alone), ended });
+        true
+    }
+
+    /// Whether a session has any.
+    pub fn has(&self, session: u64) -> bool {
+        self.counts.contains_key(&session)
+    }
+
+    /// A session is about to end while its client does not know. Returns whether [`FileLocks::note`] has changed.
+    pub fn ends(&mut self, session: u64) -> bool {
+        let has_locks = self.has(session);
+        if let Some(note) = self.note.as_mut().filter(|_| has_locks) {
+            note.add(None, Some(session));
+        }
+        has_locks
     }
 
     /// Whether nobody has a lock, and nobody is waited for.
@@ -114,7 +180,7 @@ impl FileLocks {
     }
 
     /// Gives a session a lock, in place of what its owner has of these bytes, or takes these from it. `again`: it had the lock from a process
-    /// before, of this number; 0: it had none.
+    /// before.
     ///
     /// # Errors
     /// Why not; what the owner has of these bytes stays as it is.
@@ -124,7 +190,7 @@ impl FileLocks {
         session: u64,
         file: Identity,
         lock: &Lock,
-        again: u64,
+        again: Option<From>,
     ) -> Result<(), Denied> {
         let wish = Wish::of(lock).ok_or(Denied::Malformed)?;
         let key = (file.inode, file.generation);
@@ -138,9 +204,9 @@ impl FileLocks {
             return Ok(());
         };
         match (self.is_grace(now), again) {
-            (true, 0) => return Err(Denied::Grace),
-            (false, 0) => {}
-            (true, before) if self.before.contains(&before) => {}
+            (true, None) => return Err(Denied::Grace),
+            (false, None) => {}
+            (true, Some(from)) if self.before.has(from) => {}
             _ => return Err(Denied::Lost),
         }
         if self.counts.get(&session).is_some_and(|&count| count >= LOCKS_PER_SESSION_MAX) {

@@ -1,5 +1,4 @@
 use alloc::collections::BTreeMap;
-use alloc::vec;
 use alloc::vec::Vec;
 
 use proptest::prelude::*;
@@ -101,13 +100,13 @@ fn whole(kind: u8, owner: u64) -> Lock {
 fn owners_of_two_sessions_are_told_apart() {
     let mut locks = FileLocks::default();
     let now = Time::ZERO;
-    locks.set(now, 1, FILE, &bytes(lock::EXCLUSIVE, 5, 0, 9), 0).unwrap();
-    let refused = locks.set(now, 2, FILE, &bytes(lock::SHARED, 5, 9, 9), 0).unwrap_err();
+    locks.set(now, 1, FILE, &bytes(lock::EXCLUSIVE, 5, 0, 9), None).unwrap();
+    let refused = locks.set(now, 2, FILE, &bytes(lock::SHARED, 5, 9, 9), None).unwrap_err();
     let Denied::Held(held) = refused else { panic!("{refused:?}") };
     assert_eq!((held.owner, held.range, held.process), ((1, 5), ByteRange::new(0, 9).unwrap(), 7));
     // The other kind of locks, and other files, are free.
-    locks.set(now, 2, FILE, &whole(lock::EXCLUSIVE, 5), 0).unwrap();
-    locks.set(now, 2, Identity { inode: 2, ..FILE }, &bytes(lock::EXCLUSIVE, 5, 0, 9), 0).unwrap();
+    locks.set(now, 2, FILE, &whole(lock::EXCLUSIVE, 5), None).unwrap();
+    locks.set(now, 2, Identity { inode: 2, ..FILE }, &bytes(lock::EXCLUSIVE, 5, 0, 9), None).unwrap();
     assert_eq!(locks.holder(1, FILE, &whole(lock::SHARED, 1)).unwrap().unwrap().owner, (2, 5));
     assert_eq!(locks.holder(1, FILE, &bytes(lock::EXCLUSIVE, 5, 0, 9)), Ok(None));
 }
@@ -116,11 +115,11 @@ fn owners_of_two_sessions_are_told_apart() {
 fn a_session_that_ends_leaves_nothing() {
     let mut locks = FileLocks::default();
     let now = Time::ZERO;
-    locks.set(now, 1, FILE, &bytes(lock::SHARED, 1, 0, 9), 0).unwrap();
-    locks.set(now, 2, FILE, &bytes(lock::SHARED, 1, 5, 20), 0).unwrap();
+    locks.set(now, 1, FILE, &bytes(lock::SHARED, 1, 0, 9), None).unwrap();
+    locks.set(now, 2, FILE, &bytes(lock::SHARED, 1, 5, 20), None).unwrap();
     locks.end_session(1);
-    locks.set(now, 3, FILE, &bytes(lock::EXCLUSIVE, 1, 0, 4), 0).unwrap();
-    assert!(matches!(locks.set(now, 3, FILE, &bytes(lock::EXCLUSIVE, 1, 0, 5), 0), Err(Denied::Held(_))));
+    locks.set(now, 3, FILE, &bytes(lock::EXCLUSIVE, 1, 0, 4), None).unwrap();
+    assert!(matches!(locks.set(now, 3, FILE, &bytes(lock::EXCLUSIVE, 1, 0, 5), None), Err(Denied::Held(_))));
     locks.end_session(2);
     locks.end_session(3);
     assert!(locks.is_empty(now) && locks.counts.is_empty());
@@ -129,27 +128,49 @@ fn a_session_that_ends_leaves_nothing() {
 #[test]
 fn after_a_restart_locks_are_for_those_who_had_them() {
     let end = Time::from_nanos(100);
-    let mut locks = FileLocks::begin(5, Some(vec![3, 4]), end);
+    let mut locks = FileLocks::begin(5, Some(note(&[3, 4], &[41])), end);
     let early = Time::from_nanos(99);
     let wish = bytes(lock::EXCLUSIVE, 1, 0, 9);
-    assert_eq!(locks.set(early, 1, FILE, &wish, 0), Err(Denied::Grace));
-    assert_eq!(locks.set(early, 1, FILE, &wish, 4), Ok(()));
+    assert_eq!(locks.set(early, 1, FILE, &wish, None), Err(Denied::Grace));
+    assert_eq!(locks.set(early, 1, FILE, &wish, Some((4, 40))), Ok(()));
     // Given back, it is nobody else's before the grace is over.
-    assert_eq!(locks.set(early, 1, FILE, &bytes(lock::NONE, 1, 0, 9), 0), Ok(()));
-    assert_eq!(locks.set(early, 2, FILE, &wish, 0), Err(Denied::Grace));
+    assert_eq!(locks.set(early, 1, FILE, &bytes(lock::NONE, 1, 0, 9), None), Ok(()));
+    assert_eq!(locks.set(early, 2, FILE, &wish, None), Err(Denied::Grace));
     assert!(!locks.is_empty(early));
-    assert_eq!(locks.set(end, 2, FILE, &wish, 0), Ok(()));
-    assert_eq!(locks.set(end, 1, FILE, &bytes(lock::SHARED, 1, 20, 30), 4), Err(Denied::Lost));
-    assert_eq!(locks.note(false), Some(vec![3, 4, 5]));
-    assert_eq!(locks.note(true), Some(vec![5]));
+    assert_eq!(locks.set(end, 2, FILE, &wish, None), Ok(()));
+    assert_eq!(locks.set(end, 1, FILE, &bytes(lock::SHARED, 1, 20, 30), Some((4, 40))), Err(Denied::Lost));
+    let mut locks = FileLocks::begin(5, Some(note(&[3, 4], &[41])), end);
+    assert_eq!(locks.set(early, 1, FILE, &wish, Some((4, 41))), Err(Denied::Lost), "its session had ended");
+    assert_eq!(locks.note(), Some(&note(&[3, 4, 5], &[41])));
+    assert!(!locks.ends(1), "it has none");
+    assert_eq!(locks.set(early, 1, FILE, &wish, Some((4, 40))), Ok(()));
+    assert!(locks.ends(1) && locks.gives() && !locks.gives());
+    assert_eq!(locks.note(), Some(&note(&[5], &[41, 1])));
     // From a process that is not noted: others may have had it since.
-    let mut locks = FileLocks::begin(6, Some(vec![5]), end);
-    assert_eq!(locks.set(early, 1, FILE, &wish, 4), Err(Denied::Lost));
-    assert_eq!(locks.set(early, 1, FILE, &wish, 6), Err(Denied::Lost));
+    let mut locks = FileLocks::begin(6, Some(note(&[5], &[])), end);
+    assert_eq!(locks.set(early, 1, FILE, &wish, Some((4, 40))), Err(Denied::Lost));
+    assert_eq!(locks.set(early, 1, FILE, &wish, Some((6, 40))), Err(Denied::Lost));
     // Of a server that was not started anew nobody has had a lock before.
     let mut locks = FileLocks::begin(7, None, end);
-    assert_eq!(locks.note(false), None);
-    assert_eq!(locks.set(Time::ZERO, 1, FILE, &wish, 4), Err(Denied::Lost));
+    assert_eq!(locks.note(), None);
+    assert_eq!(locks.set(Time::ZERO, 1, FILE, &wish, Some((4, 40))), Err(Denied::Lost));
+}
+
+fn note(processes: &[u64], ended: &[u64]) -> Note {
+    Note { processes: processes.to_vec(), ended: ended.to_vec() }
+}
+
+#[test]
+fn a_note_is_read_as_it_was_written_and_nothing_else_is_believed() {
+    for note in [note(&[], &[]), note(&[7], &[]), note(&[1, u64::MAX], &[3, 4, 5])] {
+        assert_eq!(Note::from_bytes(&note.to_bytes()), note);
+    }
+    for bytes in [&b""[..], b"seven b", &[255; 8], &[255; 17]] {
+        assert!(!Note::from_bytes(bytes).has((1, 1)));
+    }
+    let mut long = note(&[1], &[]);
+    (0..NOTED_MAX as u64).for_each(|session| long.add(None, Some(session)));
+    assert!(!long.has((1, u64::MAX)), "whose session it was is not known any more");
 }
 
 #[test]
@@ -158,7 +179,7 @@ fn what_is_no_lock_is_refused() {
     let malformed =
         [bytes(3, 1, 0, 9), bytes(lock::SHARED, 1, 9, 8), Lock { space: 2, ..bytes(lock::SHARED, 1, 0, 9) }];
     for wish in malformed {
-        assert_eq!(locks.set(Time::ZERO, 1, FILE, &wish, 0), Err(Denied::Malformed));
+        assert_eq!(locks.set(Time::ZERO, 1, FILE, &wish, None), Err(Denied::Malformed));
     }
     assert_eq!(locks.holder(1, FILE, &bytes(lock::NONE, 1, 0, 9)), Err(Denied::Malformed));
     assert!(locks.is_empty(Time::ZERO));
@@ -169,11 +190,11 @@ fn a_session_has_so_many_and_no_more() {
     let mut locks = FileLocks::default();
     let one = |number: u64| bytes(lock::SHARED, 1, 2 * number, 2 * number);
     for number in 0..LOCKS_PER_SESSION_MAX as u64 {
-        locks.set(Time::ZERO, 1, FILE, &one(number), 0).unwrap();
+        locks.set(Time::ZERO, 1, FILE, &one(number), None).unwrap();
     }
     let further = one(LOCKS_PER_SESSION_MAX as u64);
-    assert_eq!(locks.set(Time::ZERO, 1, FILE, &further, 0), Err(Denied::TooMany));
-    locks.set(Time::ZERO, 2, FILE, &further, 0).unwrap();
-    locks.set(Time::ZERO, 1, FILE, &bytes(lock::NONE, 1, 0, 0), 0).unwrap();
-    locks.set(Time::ZERO, 1, FILE, &further, 0).unwrap();
+    assert_eq!(locks.set(Time::ZERO, 1, FILE, &further, None), Err(Denied::TooMany));
+    locks.set(Time::ZERO, 2, FILE, &further, None).unwrap();
+    locks.set(Time::ZERO, 1, FILE, &bytes(lock::NONE, 1, 0, 0), None).unwrap();
+    locks.set(Time::ZERO, 1, FILE, &further, None).unwrap();
 }

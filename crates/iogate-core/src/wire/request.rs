@@ -292,6 +292,8 @@ record! {
         handle: u32,
         /// From which process of the server the client had it before: its `instance`. 0: it had none.
         again: u64,
+        /// In which session: the first eight bytes of its name, as a number.
+        session: u64,
         /// The lock.
         lock: Lock,
     }

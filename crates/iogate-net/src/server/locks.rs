@@ -15,54 +15,54 @@ use super::session::Session;
 /// The locks of an export.
 pub(super) struct Locks {
     table: Mutex<FileLocks>,
-    /// What the next process finds.
-    noted: Mutex<Noted>,
-}
-
-#[derive(PartialEq)]
-enum Noted {
-    Nothing,
-    /// Clients may hold locks from processes before.
-    Before,
-    /// They may hold some from this one only.
-    Given,
+    /// Held while the table's note is made durable, so that they follow each other.
+    noting: Mutex<()>,
 }
 
 impl Locks {
     /// None yet, in a process of this number: clients that held some from one before may come back until the grace ends.
     pub(super) fn begin(tree: &dyn Tree, instance: u64, grace_ends: Time) -> io::Result<Locks> {
         let table = FileLocks::begin(instance, tree.noted_locks()?, grace_ends);
-        let note = table.note(false);
-        if note.is_some() {
-            tree.note_locks(note.as_deref())?;
+        if table.note().is_some() {
+            tree.note_locks(table.note())?;
         }
-        let noted = if note.is_some() { Noted::Before } else { Noted::Nothing };
-        Ok(Locks { table: Mutex::new(table), noted: Mutex::new(noted) })
+        Ok(Locks { table: Mutex::new(table), noting: Mutex::new(()) })
     }
 
-    /// A lock is about to be given to somebody who had none.
-    fn note(&self, tree: &dyn Tree) {
-        let mut noted = lock(&self.noted);
-        if *noted == Noted::Given {
+    /// Makes the note durable, if it changes so.
+    fn note(&self, tree: &dyn Tree, changes: impl FnOnce(&mut FileLocks) -> bool) {
+        let noting = lock(&self.noting);
+        let mut table = lock(&self.table);
+        if !changes(&mut table) {
             return;
         }
-        let note = lock(&self.table).note(true);
-        if let Err(error) = tree.note_locks(note.as_deref()) {
-            tracing::warn!(%error, "whoever holds a lock will not have it kept when this server is started again");
+        let note = table.note().cloned();
+        drop(table);
+        if let Err(error) = tree.note_locks(note.as_ref()) {
+            tracing::warn!(%error, "who has which lock may not be known when this server is started again");
         }
-        *noted = Noted::Given;
+        drop(noting);
     }
 
     /// The server ends. What nobody holds is not waited for by the next one.
     pub(super) fn end(&self, tree: &dyn Tree, now: Time) {
-        let mut noted = lock(&self.noted);
-        if *noted != Noted::Nothing && lock(&self.table).is_empty(now) && tree.note_locks(None).is_ok() {
-            *noted = Noted::Nothing;
+        let _noting = lock(&self.noting);
+        let table = lock(&self.table);
+        let is_over = table.note().is_some() && table.is_empty(now);
+        drop(table);
+        if is_over && let Err(error) = tree.note_locks(None) {
+            tracing::warn!(%error, "the next server will wait for clients that hold locks, though none does");
         }
     }
 
-    /// A session is over, and nothing is done in its name any more.
-    pub(super) fn end_session(&self, session: u64) {
+    /// Whether a session has any.
+    pub(super) fn has(&self, session: u64) -> bool {
+        lock(&self.table).has(session)
+    }
+
+    /// A session is over, and nothing is done in its name any more: what it has is free.
+    pub(super) fn end_session(&self, tree: &dyn Tree, session: u64) {
+        self.note(tree, |table| table.ends(session));
         lock(&self.table).end_session(session);
     }
 }
@@ -72,12 +72,13 @@ impl Session {
     pub(super) fn set_lock(&self, set: &SetLock) -> Result<(), Refusal> {
         let (locks, now) = (self.locks()?, self.server.now());
         if set.lock.kind != kinds::NONE && set.again == 0 && !lock(&locks.table).is_grace(now) {
-            locks.note(&*self.export.tree);
+            locks.note(&*self.export.tree, FileLocks::gives);
         }
         let mut table = lock(&locks.table);
         // With the table's lock: a session that has ended has no file, and takes no lock any more.
         let file = self.file(set.handle)?.file.identity();
-        table.set(now, self.number(), file, &set.lock, set.again).map_err(|denied| refusal(&denied))
+        let again = (set.again != 0).then_some((set.again, set.session));
+        table.set(now, self.number(), file, &set.lock, again).map_err(|denied| refusal(&denied))
     }
 
     /// Who has a lock of an open file that is in the way of this one.

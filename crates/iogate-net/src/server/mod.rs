@@ -359,7 +359,7 @@ impl Shared {
     }
 
     /// Ends a session. A worker closes its files: that may take long.
-    fn end(&self, session: &Session) {
+    fn end(&self, session: &Arc<Session>) {
         lock(&self.sessions).remove(&session.token);
         session.end_soon();
     }
@@ -367,7 +367,7 @@ impl Shared {
     /// Ends a session, and closes its files here.
     fn end_here(&self, session: &Session) {
         lock(&self.sessions).remove(&session.token);
-        drop(session.end());
+        session.end_here();
     }
 
     fn shutdown(&self) {
@@ -400,7 +400,7 @@ impl Shared {
         }
         lock(&self.ready).clear();
         lock(&self.starved).clear();
-        // Before sessions end: clients come to the next server, and ask for theirs again.
+        // Clients that hold some come to the next server, and ask for theirs again.
         let now = self.now();
         self.exports.iter().filter_map(|export| Some((export, export.locks.get()?))).for_each(
             |(export, locks)| {

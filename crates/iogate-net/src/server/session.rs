@@ -148,18 +148,34 @@ impl Session {
     #[must_use]
     pub(super) fn end(&self) -> Vec<Arc<OpenFile>> {
         let (handles, files) = lock(&self.state).end();
-        if let Some(locks) = self.export.locks.get() {
-            locks.end_session(self.number());
-        }
         self.server.count_closed(&self.account, handles);
         files
     }
 
     /// Ends the session, and has a worker close its files.
-    pub(super) fn end_soon(&self) {
+    pub(super) fn end_soon(self: &Arc<Self>) {
         let files = self.end();
-        if !files.is_empty() {
-            self.run(move || drop(files));
+        let has_locks = self.export.locks.get().is_some_and(|locks| locks.has(self.number()));
+        if has_locks || !files.is_empty() {
+            let session = Arc::clone(self);
+            self.run(move || {
+                session.end_locks();
+                drop(files);
+            });
+        }
+    }
+
+    /// Ends the session, and closes its files here.
+    pub(super) fn end_here(&self) {
+        let files = self.end();
+        self.end_locks();
+        drop(files);
+    }
+
+    /// Frees what the session has locked, when it has ended.
+    fn end_locks(&self) {
+        if let Some(locks) = self.export.locks.get().filter(|locks| locks.has(self.number())) {
+            locks.end_session(&*self.export.tree, self.number());
         }
     }
 

@@ -24,6 +24,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use iogate_core::file_locks::Note;
 use iogate_core::wire::{Attr, Change, Entry, Gone, Identity, Space, open};
 use iogate_engine::Store;
 use iogate_engine::layouts::OpenLayouts;
@@ -539,17 +540,14 @@ impl Tree for DirectoryTree {
         true
     }
 
-    fn note_locks(&self, from: Option<&[u64]>) -> io::Result<()> {
-        let content =
-            from.map(|from| from.iter().flat_map(|process| process.to_le_bytes()).collect::<Vec<u8>>());
+    fn note_locks(&self, note: Option<&Note>) -> io::Result<()> {
+        let content = note.map(Note::to_bytes);
         Ok(private::set_file(self.root.as_fd(), private::LOCKED, content.as_deref())?)
     }
 
-    fn noted_locks(&self) -> io::Result<Option<Vec<u64>>> {
+    fn noted_locks(&self) -> io::Result<Option<Note>> {
         let content = private::file(self.root.as_fd(), private::LOCKED)?;
-        let processes =
-            |content: Vec<u8>| content.as_chunks().0.iter().copied().map(u64::from_le_bytes).collect();
-        Ok(content.map(processes))
+        Ok(content.as_deref().map(Note::from_bytes))
     }
 
     fn begin_grace(&self, time: Duration) -> io::Result<()> {

@@ -4,8 +4,9 @@ use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
 use alloc::vec::Vec;
 
-use super::locks::{self, Locks};
+use super::locks::Locks;
 use super::outstanding::Demand;
+use crate::file_locks::From;
 use crate::refusal::errno;
 use crate::wire::{
     Close, Identity, Lock, Open, Opened, PATH_BYTES_MAX, Record, Request, SetLock, below, open,
@@ -37,6 +38,8 @@ struct Handle<U> {
     /// What its objects are named by; zeros if it has none.
     object: [u8; 16],
     standing: Standing,
+    /// A lock of it is lost: whoever has it open is not to go on as if he had that still, in this session or another one.
+    is_lost: bool,
 }
 
 /// Whether a handle is of use in this session.
@@ -75,6 +78,7 @@ impl<U> Handles<U> {
                     identity: None,
                     object: [0; 16],
                     standing: Standing::Fresh,
+                    is_lost: false,
                 });
                 return self.last;
             }
@@ -146,13 +150,6 @@ impl<U> Handles<U> {
             let file = self.by_number.get(&demand.handle).and_then(|handle| handle.identity);
             self.locks.settle(demand.lock, file, failed.is_none());
         }
-        if !demand.opens && restores && demand.lock == locks::AGAIN && failed.is_some() {
-            // It may have been another's: nobody is to go on as if he had it still.
-            if let Some(handle) = self.by_number.get_mut(&demand.handle) {
-                handle.standing = Standing::Replaced;
-            }
-            return failed;
-        }
         if !demand.opens && failed != Some(errno::EBADF) {
             return failed;
         }
@@ -161,6 +158,7 @@ impl<U> Handles<U> {
             return if handle.standing == Standing::Fresh { failed } else { Some(errno::ESTALE) };
         }
         match outcome.ok().and_then(|fields| Opened::decode(fields).ok()) {
+            Some(_) if handle.is_lost => handle.standing = Standing::Replaced,
             Some(opened) if restores && handle.object != opened.attr.object && handle.object != [0; 16] => {
                 handle.standing = Standing::Replaced;
             }
@@ -180,15 +178,37 @@ impl<U> Handles<U> {
         self.locks.begin(lock)
     }
 
-    /// Calls `again` with what asks for the locks of a file that was opened again, if it was; they are `from` that process of the server.
-    pub(super) fn lock_again(&self, number: u32, from: u64, mut again: impl FnMut(Request<'_>, &U)) {
+    /// Calls `again` with what asks for the locks of a file that was opened again, if it was; they are `from` that process of the server, and that session.
+    pub(super) fn lock_again(&self, number: u32, from: From, mut again: impl FnMut(Request<'_>, &U)) {
         let Some(handle) = self.by_number.get(&number).filter(|handle| handle.standing == Standing::Fresh)
         else {
             return;
         };
         for lock in handle.identity.into_iter().flat_map(|identity| self.locks.of(identity)) {
-            again(Request::SetLock(SetLock { handle: number, again: from, lock }), &handle.caller);
+            again(
+                Request::SetLock(SetLock { handle: number, again: from.0, session: from.1, lock }),
+                &handle.caller,
+            );
         }
+    }
+
+    /// One of the locks of a file was not given again: it may have been another's. Returns the handles of the file that are to be closed.
+    pub(super) fn locks_lost(&mut self, number: u32) -> Vec<u32> {
+        let Some(identity) = self.by_number.get(&number).and_then(|handle| handle.identity) else {
+            return Vec::new();
+        };
+        self.locks.forget(identity);
+        let mut open = Vec::new();
+        for (&number, handle) in
+            self.by_number.iter_mut().filter(|(_, handle)| handle.identity == Some(identity))
+        {
+            handle.is_lost = true;
+            if handle.standing == Standing::Fresh {
+                handle.standing = Standing::Replaced;
+                open.push(number);
+            }
+        }
+        open
     }
 
     /// Whether a file could not be opened again where it was, and is elsewhere by now.
@@ -234,6 +254,10 @@ impl<U> Handle<U> {
 
     fn reopen(&mut self, number: u32, again: impl FnOnce(Request<'_>, &U)) {
         let Some(identity) = self.identity else { return };
+        if self.is_lost {
+            self.standing = Standing::Stale;
+            return;
+        }
         if self.path.len() > PATH_BYTES_MAX {
             // By renames of what is above it. A server cuts off who asks for it, and with it everything else of this client.
             self.standing = Standing::Stale;

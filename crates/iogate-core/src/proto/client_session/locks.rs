@@ -63,6 +63,11 @@ impl Locks {
         }
     }
 
+    /// A file's locks are lost.
+    pub(super) fn forget(&mut self, file: Identity) {
+        self.files.remove(&(file.inode, file.generation));
+    }
+
     /// All that a file has.
     pub(super) fn of(&self, file: Identity) -> Vec<Lock> {
         let mut all = Vec::new();

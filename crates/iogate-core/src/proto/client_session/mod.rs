@@ -20,6 +20,7 @@ use self::handles::Handles;
 use self::loss::Loss;
 pub use self::loss::next_pause;
 use self::outstanding::{Limits, Outstanding};
+use crate::file_locks::From;
 use crate::refusal::errno;
 use crate::wire::{Lock, NO_SESSION, Request, Welcome};
 use crate::{Span, Time};
@@ -85,8 +86,8 @@ pub struct ClientSession<C, U> {
     loss: Option<Loss>,
     /// The last loss, until the server has answered something since.
     loss_before: Option<Loss>,
-    /// The process of the server that the locks are from.
-    locked_at: u64,
+    /// Where the locks are from.
+    locks_from: From,
     is_closed: bool,
 }
 
@@ -135,6 +136,12 @@ pub struct Reconnected<C> {
     pub failed: Vec<C>,
 }
 
+/// Where a lock is from that is had now.
+fn from(welcome: &Welcome) -> From {
+    let [a, b, c, d, e, f, g, h, ..] = welcome.session;
+    (welcome.instance, u64::from_le_bytes([a, b, c, d, e, f, g, h]))
+}
+
 fn limits(welcome: &Welcome) -> Limits {
     Limits {
         requests: welcome.credits.max(1),
@@ -158,7 +165,7 @@ impl<C, U> ClientSession<C, U> {
         let mut requests = Outstanding::new();
         requests.renewed(limits(&welcome), false);
         ClientSession {
-            locked_at: welcome.instance,
+            locks_from: from(&welcome),
             config,
             own,
             welcome,
@@ -212,11 +219,16 @@ impl<C, U> ClientSession<C, U> {
                 self.reopen(handle);
             }
             if taken.demand.opens {
-                self.handles.lock_again(handle, self.locked_at, restoring(&mut self.requests, self.own));
+                self.handles.lock_again(handle, self.locks_from, restoring(&mut self.requests, self.own));
             }
             self.handles.close_replaced(handle, restoring(&mut self.requests, self.own));
+            if taken.demand.lock == locks::AGAIN && errno.is_some() {
+                for lost in self.handles.locks_lost(handle) {
+                    self.handles.close_replaced(lost, restoring(&mut self.requests, self.own));
+                }
+            }
             if !self.requests.is_restoring() {
-                self.locked_at = self.welcome.instance;
+                self.locks_from = from(&self.welcome);
             }
         }
         Some(Answered { call: taken.item, errno })
@@ -277,7 +289,7 @@ impl<C, U> ClientSession<C, U> {
             }
             self.handles.reopen_all(restoring(&mut self.requests, self.own));
             if !self.requests.is_restoring() {
-                self.locked_at = welcome.instance;
+                self.locks_from = from(&welcome);
             }
         }
         let is_news = loss.gave_up || shown != NO_SESSION;

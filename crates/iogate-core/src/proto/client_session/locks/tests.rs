@@ -17,7 +17,7 @@ fn own(request: Request<'_>, _: &u32) -> String {
     match request {
         Request::Open(Open { handle, .. }) => format!("opens {handle}"),
         Request::Close(Close { handle }) => format!("closes {handle}"),
-        Request::SetLock(SetLock { handle, again, lock }) => {
+        Request::SetLock(SetLock { handle, again, lock, .. }) => {
             format!(
                 "{again} {handle} {} {} {} {}-{}",
                 lock.space, lock.kind, lock.owner, lock.first, lock.last
@@ -66,8 +66,10 @@ fn open_file(session: &mut Session, inode: u64) -> u32 {
 fn ask(session: &mut Session, handle: u32, kind: u8, owner: u64, first: u64, last: u64) {
     let wish = Lock { space: lock::BYTES, kind, owner, first, last, process: 1 };
     let begun = session.lock_begins(&wish);
-    let demand =
-        Demand { lock: begun, ..Demand::of(&Request::SetLock(SetLock { handle, again: 0, lock: wish })) };
+    let demand = Demand {
+        lock: begun,
+        ..Demand::of(&Request::SetLock(SetLock { handle, again: 0, session: 0, lock: wish }))
+    };
     session.submit(format!("lock {kind} {owner} {first}-{last}"), demand, Time::ZERO).unwrap();
 }
 

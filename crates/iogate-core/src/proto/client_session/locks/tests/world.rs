@@ -52,8 +52,6 @@ struct Client {
 #[derive(Default)]
 struct Server {
     locks: FileLocks,
-    /// What the next process finds.
-    noted: Option<Vec<u64>>,
     instance: u64,
     grace_ends: Time,
     /// Of a client: its session, which handles are open in it, and since when nobody is connected to it.
@@ -78,10 +76,12 @@ impl Server {
             Ask::Lock(set) if !handles.contains(&set.handle) => Err(EBADF),
             Ask::Lock(set) => {
                 if set.lock.kind != lock::NONE && set.again == 0 && !self.locks.is_grace(now) {
-                    self.noted = self.locks.note(true);
+                    self.locks.gives();
                 }
                 let number = u64::from(*number);
-                match self.locks.set(now, number, FILE, &set.lock, set.again) {
+                // Sessions are named by their numbers.
+                let again = (set.again != 0).then_some((set.again, set.session & 0xff));
+                match self.locks.set(now, number, FILE, &set.lock, again) {
                     Ok(()) => {
                         self.given.push((client, set.lock));
                         Ok(vec![])
@@ -113,6 +113,7 @@ impl Server {
 
     fn end(&mut self, client: usize) {
         if let Some((number, ..)) = self.sessions.remove(&client) {
+            self.locks.ends(number.into());
             self.locks.end_session(number.into());
         }
     }
@@ -171,7 +172,7 @@ impl World {
             thinks[byte].0 = thinks[byte].0.min(kind);
         }
         *pending = Some(wish);
-        let set = SetLock { handle: *handle, again: 0, lock: wish };
+        let set = SetLock { handle: *handle, again: 0, session: 0, lock: wish };
         let begun = session.lock_begins(&wish);
         let demand = Demand { lock: begun, ..Demand::of(&Request::SetLock(set)) };
         session.submit(Ask::Lock(set), demand, self.now).unwrap();
@@ -249,10 +250,9 @@ impl World {
         let before = mem::take(&mut self.server);
         let grace_ends = self.now + GRACE;
         let instance = before.instance + 1;
-        let locks = FileLocks::begin(instance, before.noted, grace_ends);
-        let noted = locks.note(false);
+        let locks = FileLocks::begin(instance, before.locks.note().cloned(), grace_ends);
         let Server { last, given, .. } = before;
-        self.server = Server { locks, noted, instance, grace_ends, last, given, sessions: BTreeMap::new() };
+        self.server = Server { locks, instance, grace_ends, last, given, sessions: BTreeMap::new() };
     }
 
     fn wait(&mut self, ms: u64) {
