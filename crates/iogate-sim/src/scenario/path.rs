@@ -67,7 +67,7 @@ fn follow<'a>(value: Option<&'a Value>, step: &str) -> Result<Vec<(String, Optio
     }
 }
 
-/// Puts `value` at a concrete path; tables on the way are made where they are not there. An empty table says no more than that there is one.
+/// Puts `value` at a concrete path; tables on the way are made where they are not there. An empty table only says that there is one.
 pub(super) fn put(root: &mut Value, path: &[String], value: &Value) {
     let [step, rest @ ..] = path else {
         if !(is_empty_table(value) && matches!(root.data, Data::Table(_))) {
