@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import io
+import operator
 import os
 from collections.abc import Iterable, Iterator
 from typing import IO, Any, Literal, NamedTuple, Protocol, Union
@@ -20,8 +22,14 @@ from iogate._whole import whole
 ROWS = 1024
 """How many rows are read at once."""
 
+LINE_BYTES_MAX = 64 * 1024
+"""The longest line that is read."""
+
 COLUMNS = ("time_us", "app", "client", "file", "op", "offset", "bytes")
 """The columns that each trace has."""
+
+WHOLE = ("app", "client", "offset", "bytes", "target", "lost")
+"""What is a whole number, but for a target that a row does not have."""
 
 Also = Literal["target", "issued", "done", "lost"]
 """Further columns, which a trace may have."""
@@ -116,8 +124,9 @@ def _write(file: IO[str], rows: Iterable[Row], also: list[Also]) -> int:
     writer.writerow([*COLUMNS, *(ALSO[name] for name in also)])
     before, count = 0, 0
     absent = [(name, Row._field_defaults[name]) for name in ALSO if name not in also]
-    for count, row in enumerate(rows, start=1):
-        time = _nanoseconds(row.time, count, "time")
+    for count, given in enumerate(rows, start=1):
+        time = _nanoseconds(given.time, count, "time")
+        row = _in_whole_numbers(given, count)
         _check(row, count)
         if time < before:
             raise ValueError(f"row {count}: expected a time not before {before / 1e9}, found {row.time}")
@@ -126,9 +135,30 @@ def _write(file: IO[str], rows: Iterable[Row], also: list[Also]) -> int:
                 raise ValueError(f"row {count}: it has {name}; expected also=[{name!r}, ...], or none")
         before = time
         further = [_text(row, name, count) for name in also]
-        offset, size = row.offset, row.bytes
-        writer.writerow([micros(time), row.app, row.client, row.file, row.op[0], offset, size, *further])
+        fields = [micros(time), row.app, row.client, row.file, row.op[0], row.offset, row.bytes, *further]
+        # Only a name makes a line long.
+        if len(row.file) > LINE_BYTES_MAX // 8 and _line_bytes(fields) > LINE_BYTES_MAX:
+            raise ValueError(f"row {count}: file: expected a name with which a line has at most 64 KiB")
+        writer.writerow(fields)
     return count
+
+
+def _in_whole_numbers(row: Row, number: int) -> Row:
+    """The row with numbers of Python's for numpy's, say; 2.0 could be written, and would not be read."""
+    found: dict[str, Any] = {name: getattr(row, name) for name in WHOLE}
+    for name, value in found.items():
+        try:
+            found[name] = None if name == "target" and value is None else operator.index(value)
+        except TypeError:
+            error = f"row {number}: {name}: expected a whole number, found {value!r}"
+            raise ValueError(error) from None
+    return row._replace(**found)
+
+
+def _line_bytes(fields: list[object]) -> int:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(fields)
+    return len(line.getvalue().encode())
 
 
 def _check(row: Row, number: int) -> None:
@@ -136,7 +166,7 @@ def _check(row: Row, number: int) -> None:
     for name, is_right, expected in (
         ("app", 0 <= row.app < 2**32, "a number below 2^32"),
         ("client", 0 <= row.client < 2**32, "a number below 2^32"),
-        ("file", row.file != "" and not set(row.file) & set("\r\n"), "a name in one line"),
+        ("file", _is_name(row.file), "a name in one line"),
         ("op", row.op in ("read", "write"), "'read' or 'write'"),
         ("offset", 0 <= row.offset < 2**64 - row.bytes, "a byte below 2^64"),
         ("bytes", 0 < row.bytes < 2**32, "a number from 1 to 4294967295"),
@@ -148,8 +178,16 @@ def _check(row: Row, number: int) -> None:
             raise ValueError(f"row {number}: {name}: expected {expected}, found {getattr(row, name)!r}")
 
 
+def _is_name(file: object) -> bool:
+    return isinstance(file, str) and file != "" and not set(file) & set("\r\n")
+
+
 def _nanoseconds(seconds: float, number: int, name: str) -> int:
-    if not 0 <= seconds < 1.8e10:  # noqa: PLR2004
+    try:
+        is_right = 0 <= seconds < 1.8e10  # noqa: PLR2004
+    except TypeError:
+        is_right = False
+    if not is_right:
         raise ValueError(f"row {number}: {name}: expected seconds, not negative, found {seconds!r}")
     return round(seconds * 1e9)
 

@@ -214,6 +214,12 @@ GOOD: dict[str, Any] = {
         ({"done": 0.5}, "not before the arrival"),
         ({"target": 4096}, "row 2: target: expected a number below 4096"),
         ({"lost": 2**64}, "row 2: lost"),
+        ({"offset": 8192 / 2}, "row 2: offset: expected a whole number, found 4096.0"),
+        ({"app": "1"}, "row 2: app: expected a whole number, found '1'"),
+        ({"target": 3.0}, "row 2: target: expected a whole number, found 3.0"),
+        ({"time": "1"}, "row 2: time: expected seconds"),
+        ({"file": 7}, "row 2: file: expected a name in one line, found 7"),
+        ({"file": "\u00e4" * 33_000}, "row 2: file: expected a name with which a line has at most 64 KiB"),
         ({"done": 2.0}, "it has done; expected also=['done', ...]"),
     ],
 )
@@ -224,6 +230,21 @@ def test_rows_that_there_cannot_be(change: dict[str, Any], said: str, tmp_path: 
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ValueError, match="expected some of target, issued, done, lost"):
         traces.write(tmp_path / "trace.csv", [], also=["size"])  # type: ignore[list-item]
+
+
+def test_whole_numbers_of_any_type_are_written_as_numbers(tmp_path: Path) -> None:
+    class Whole:
+        def __index__(self) -> int:
+            return 7
+
+    path = tmp_path / "trace.csv"
+    numbers: dict[str, Any] = {"app": Whole(), "client": True, "offset": Whole(), "target": Whole()}
+    traces.write(path, [Row(**{**GOOD, **numbers})], also=["target"])
+    (row,) = traces.read(path)
+    assert (row.app, row.client, row.offset, row.target) == (7, 1, 7, 7)
+    name = '"' * 30_000
+    traces.write(path, [Row(**{**GOOD, "file": name})])
+    assert [row.file for row in traces.read(path)] == [name]
 
 
 def test_the_program_of_the_documentation(tmp_path: Path) -> None:

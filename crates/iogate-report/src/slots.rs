@@ -12,7 +12,7 @@ pub(crate) fn add(slots: &mut Vec<u64>, slot_ns: u64, start_ns: u64, end_ns: u64
         if slots.len() <= slot as usize {
             slots.resize(slot as usize + 1, 0);
         }
-        slots[slot as usize] += end - at;
+        slots[slot as usize] = slots[slot as usize].saturating_add(end - at);
         at = end;
     }
 }
@@ -25,7 +25,10 @@ pub(crate) fn doublings(slot_ns: u64, max: u64, end_ns: u64) -> u32 {
 /// Joins each `2^power` slots to one.
 pub(crate) fn join(slots: &mut Vec<u64>, power: u32) {
     if power > 0 {
-        *slots = slots.chunks(1 << power).map(|joined| joined.iter().sum()).collect();
+        *slots = slots
+            .chunks(1 << power)
+            .map(|joined| joined.iter().fold(0u64, |sum, ns| sum.saturating_add(*ns)))
+            .collect();
     }
 }
 

@@ -3,9 +3,10 @@
 mod browser;
 mod invented;
 
-use iogate_core::Span;
+use iogate_core::{AppId, FileId, Op, Span, Time};
 use iogate_report::{ExperimentReport, html};
 use iogate_sim::result::ClassResult;
+use iogate_sim::world::{Observer as _, Served};
 
 #[test]
 fn a_point_is_the_mean_of_its_runs() {
@@ -185,9 +186,28 @@ fn pages_of_any_shape() {
         report.add(vec![("a".into(), "2".into())], &[], None);
         report
     };
-    for report in
-        [one, without_runs, ExperimentReport::new("Empty", "iogate test", 0.95), invented::comparison()]
-    {
+    // A device may take as long as there is time.
+    let endless = {
+        let mut report = ExperimentReport::new("Endless", "iogate test", 0.95);
+        let (run, mut recording) = invented::run("fifo", 2, 1, 1);
+        for app in [1, 2] {
+            recording.served(&Served {
+                server: 0,
+                app: AppId(app),
+                file: FileId(0),
+                op: Op::Write,
+                offset: 0,
+                bytes: 1,
+                requests: 1,
+                start: Time::ZERO,
+                end: Time::MAX,
+            });
+        }
+        report.add(Vec::new(), &[run], Some(recording));
+        report
+    };
+    let empty = ExperimentReport::new("Empty", "iogate test", 0.95);
+    for report in [one, without_runs, endless, empty, invented::comparison()] {
         let page = html::experiment(&report);
         assert!(page.ends_with("</html>"), "{}", report.title);
         assert!(!report.text().is_empty() && !report.csv().is_empty());

@@ -143,6 +143,31 @@ fn a_report_without_anything_in_it_is_a_page() {
     assert!(html::page(&report).ends_with("</html>"));
 }
 
+/// Times of a trace and of a device can be any.
+#[test]
+fn a_run_that_ends_with_the_last_moment_that_there_is_has_a_page() {
+    let mut report = report();
+    report.runs.truncate(1);
+    let run = &mut report.runs[0];
+    run.makespan_ns = u64::MAX;
+    for lane in [0, 1] {
+        let file = "f".into();
+        let (start_ns, end_ns) = (1_000_000, u64::MAX);
+        run.timeline.record(Served {
+            start_ns,
+            end_ns,
+            lane,
+            file,
+            op: 'r',
+            offset: 0,
+            bytes: 1,
+            requests: 1,
+        });
+    }
+    let page = html::page(&report);
+    assert!(page.contains("had 50 % of the time served and was last served at 18446744074 s"));
+}
+
 #[test]
 fn a_browser_draws_it() {
     let Some(browser) = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| {

@@ -380,7 +380,7 @@ fn refusals_of_settings_name_them() {
         ("app.ior.first_node=8", "client nodes up to 8"),
         ("app.ior.name=a.b", "expected letters, digits"),
         ("app.ior.collective.aggregators=9", "9 aggregators of 8 processes"),
-        ("servers.stripe=0", "not 0"),
+        ("servers.stripe=0", "from 1 to 1TiB"),
         (
             "app.0={ collective = { aggregators = 1 }, sharing = 'per-process' }",
             "collective I/O needs a shared file",

@@ -52,6 +52,11 @@ impl Failure {
         }
     }
 
+    /// What failed of several things of which each was tried, whatever became of the others.
+    pub(crate) fn of_all(tried: impl IntoIterator<Item = Result<(), Failure>>) -> Result<(), Failure> {
+        tried.into_iter().filter_map(Result::err).reduce(Failure::and).map_or(Ok(()), Err)
+    }
+
     /// The error without the advice.
     pub(crate) fn in_full(&self) -> String {
         in_full(&self.error)

@@ -113,8 +113,7 @@ impl OutputFile {
     pub(crate) fn create(path: &Path) -> Result<OutputFile, Failure> {
         check_is_file(path)?;
         let begin = || -> io::Result<OutputFile> {
-            // The file that a symbolic link names is replaced, not the link.
-            let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+            let path = behind_links(path);
             if let Some(file) = own_stream(&path)? {
                 return Ok(OutputFile { path, out: BufWriter::new(Target::Direct(file)) });
             }
@@ -168,6 +167,22 @@ impl Write for OutputFile {
     }
 }
 
+/// The file that a path leads to: what a symbolic link names is replaced or made, and not the link.
+fn behind_links(path: &Path) -> PathBuf {
+    if let Ok(path) = fs::canonicalize(path) {
+        return path;
+    }
+    // It is not there yet, and may have a link that leads to it.
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let Ok(to) = fs::read_link(&path) else { break };
+        path = folder_of(&path).join(to);
+    }
+    path
+}
+
+/// As many links in a row as the kernel follows.
+const LINKS_MAX: usize = 40;
 /// As any new file: what the umask leaves of rw-rw-rw-.
 const PERMISSIONS: u32 = 0o666;
 /// What files that are not in their place yet are called, with more behind it.
@@ -239,7 +254,10 @@ fn own_stream(path: &Path) -> io::Result<Option<fs::File>> {
 pub(crate) fn same_file(one: &Path, other: &Path) -> bool {
     match (fs::metadata(one), fs::metadata(other)) {
         (Ok(one), Ok(other)) => one.is_file() && (one.dev(), one.ino()) == (other.dev(), other.ino()),
-        (Err(_), Err(_)) => std::path::absolute(one).ok() == std::path::absolute(other).ok(),
+        (Err(_), Err(_)) => {
+            let place = |path| std::path::absolute(behind_links(path)).ok();
+            place(one) == place(other)
+        }
         _ => false,
     }
 }
@@ -321,6 +339,26 @@ mod tests {
             return eprintln!("skipped: no files without names here");
         };
         write(Target::Unnamed(file), "file without one");
+    }
+
+    #[test]
+    fn a_link_leads_to_the_file_that_is_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("results")).unwrap();
+        let link = |to: &str, name: &str| std::os::unix::fs::symlink(to, at(name)).unwrap();
+        link("results/new", "link");
+        link("link", "another");
+        assert!(same_file(&at("another"), &at("results/new")) && !same_file(&at("link"), &at("results/old")));
+        // Where nothing is yet, and in the place of what was there.
+        for text in ["first", "second"] {
+            OutputFile::create(&at("another")).ok().unwrap().finish_with(text).ok().unwrap();
+            assert!(fs::symlink_metadata(at("another")).unwrap().is_symlink());
+            assert!(fs::symlink_metadata(at("link")).unwrap().is_symlink());
+            assert_eq!(fs::read_to_string(at("results/new")).unwrap(), text);
+        }
+        link("nowhere/new", "astray");
+        assert!(OutputFile::create(&at("astray")).is_err());
     }
 
     #[test]

@@ -183,6 +183,21 @@ fn a_file_that_is_being_recorded_to_is_left_to_whoever_does() {
 }
 
 #[test]
+fn a_trace_that_cannot_be_written_takes_no_recording_from_others() {
+    if !can_mount() {
+        return;
+    }
+    let mount = Mount::new();
+    // More than a gate has at once. A folder is no file, and there a trace cannot even begin.
+    for out in [mount.folder.path(), Path::new("/dev/full")].repeat(4) {
+        let refused = iogate().arg("record").arg(mount.point()).arg("--out").arg(out).output().unwrap();
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert!(!refused.status.success() && said.contains("cannot be written"), "{said}");
+    }
+    assert_eq!(mount.record(&["--for", "10ms"]).end().0, 0);
+}
+
+#[test]
 fn a_recording_rotates_and_keeps_so_many() {
     if !can_mount() {
         return;

@@ -185,6 +185,26 @@ fn a_run_that_cannot_end_says_who_waits() {
     assert!(table.contains("1 run was ended by the time limit"), "{table}");
 }
 
+/// What took long is not lost with the one form of it that has no room.
+#[test]
+fn a_form_that_cannot_be_written_takes_no_other_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path();
+    std::fs::write(at.join("s.toml"), SCENARIO).unwrap();
+    for (args, shown) in [
+        (&["sim", "s.toml", "--json", "/dev/full", "--csv", "c.csv"][..], "makespan"),
+        (&["sim", "s.toml", "--trace", "/dev/full"], "makespan"),
+        (&["why", "s.toml", "--html", "/dev/full"], "whose time"),
+        (&["profile", "--device", "unit:1", "--out", "/dev/full"], "in flight"),
+    ] {
+        let output = iogate(args, at);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        assert!(text(&output.stdout).contains(shown), "{args:?}: {}", text(&output.stdout));
+        assert!(text(&output.stderr).contains("cannot be written: No space left"), "{args:?}");
+    }
+    assert!(std::fs::read_to_string(at.join("c.csv")).unwrap().starts_with("servers.gate.scheduler,of"));
+}
+
 #[test]
 fn reproduced_pages_are_written_whole_and_kept_results_are_used() {
     let folder = tempfile::tempdir().unwrap();

@@ -100,7 +100,7 @@ fn shares(lane: &Lane, slot_ns: u64, axis: &Axis, top: f64) -> String {
     let mut path = String::new();
     let mut open = false;
     for (slot, &busy) in lane.busy_ns.iter().enumerate() {
-        let x = |slot: usize| axis.x(slot as u64 * slot_ns).min(axis.right());
+        let x = |slot: usize| axis.x((slot as u64).saturating_mul(slot_ns)).min(axis.right());
         if busy == 0 {
             if open {
                 write!(path, "V{bottom:.1}Z").expect("text grows");
@@ -122,12 +122,14 @@ fn shares(lane: &Lane, slot_ns: u64, axis: &Axis, top: f64) -> String {
 }
 
 fn said(run: &Run) -> String {
-    let total: u64 = run.timeline.lanes.iter().flat_map(|lane| &lane.busy_ns).sum();
+    // Several that are served side by side have more time together than a `u64` holds.
+    let served = |lane: &Lane| lane.busy_ns.iter().map(|ns| u128::from(*ns)).sum::<u128>();
+    let total: u128 = run.timeline.lanes.iter().map(served).sum();
     let lanes: Vec<String> = (run.timeline.lanes.iter())
         .map(|lane| {
             let last = lane.busy_ns.iter().rposition(|busy| *busy > 0).map_or(0, |slot| slot + 1);
-            let share = 100 * lane.busy_ns.iter().sum::<u64>() / total.max(1);
-            let end = time((last as u64 * run.timeline.slot_ns).min(run.makespan_ns) as f64);
+            let share = 100 * served(lane) / total.max(1);
+            let end = time((last as u64).saturating_mul(run.timeline.slot_ns).min(run.makespan_ns) as f64);
             format!("{} had {share} % of the time served and was last served at {end}", lane.name)
         })
         .collect();

@@ -108,7 +108,11 @@ fn servers(
     for lane in shown {
         let last = |slots: &[u64]| slots.iter().rposition(|busy| *busy > 0).map_or(0, |slot| slot as u64 + 1);
         let ends = lane.shares.iter().map(|share| {
-            format!("{} until {}", name(share.app), time((last(&share.busy_ns) * recording.slot_ns) as f64))
+            format!(
+                "{} until {}",
+                name(share.app),
+                time(last(&share.busy_ns).saturating_mul(recording.slot_ns) as f64)
+            )
         });
         said.push(format!("server {}: {}", lane.server, ends.collect::<Vec<_>>().join(", ")));
     }
@@ -220,14 +224,18 @@ fn stacked(slots: &[u64], below: &mut Vec<u64>, slot_ns: u64, axis: &Axis, top: 
     let mut slot = 0;
     while slot < slots.len() {
         // Slots that look the same are one piece.
-        let (low, high) = (y(below[slot]), y(below[slot] + slots[slot]));
+        let (low, high) = (y(below[slot]), y(below[slot].saturating_add(slots[slot])));
         let first = slot;
-        while slot < slots.len() && (y(below[slot]) == low && y(below[slot] + slots[slot]) == high) {
-            below[slot] += slots[slot];
+        while slot < slots.len() {
+            let upper = below[slot].saturating_add(slots[slot]);
+            if y(below[slot]) != low || y(upper) != high {
+                break;
+            }
+            below[slot] = upper;
             slot += 1;
         }
         if low != high {
-            let x = |slot: usize| axis.x(slot as u64 * slot_ns).min(axis.right());
+            let x = |slot: usize| axis.x((slot as u64).saturating_mul(slot_ns)).min(axis.right());
             write!(path, "M{:.1} {low}V{high}H{:.1}V{low}z", x(first), x(slot)).expect("text grows");
         }
     }

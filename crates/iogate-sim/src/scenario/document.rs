@@ -135,6 +135,17 @@ impl Value {
         self.entries().iter().find(|entry| entry.key == key).map(|entry| &entry.value)
     }
 
+    /// As a message shows it that wants a value of another kind: one that looks like that is told apart.
+    pub(super) fn found(&self) -> String {
+        match &self.data {
+            Data::Text(text) if text.parse::<f64>().is_ok() || text.parse::<bool>().is_ok() => {
+                format!("\"{}\"", self.shown())
+            }
+            Data::Float(number) => format!("{number:?}"),
+            _ => self.shown(),
+        }
+    }
+
     /// As a message shows it: its beginning, if it is long.
     pub(super) fn shown(&self) -> String {
         let text = self.to_string();

@@ -67,10 +67,12 @@ fn follow<'a>(value: Option<&'a Value>, step: &str) -> Result<Vec<(String, Optio
     }
 }
 
-/// Puts `value` at a concrete path; tables on the way are made where they are not there.
+/// Puts `value` at a concrete path; tables on the way are made where they are not there. An empty table only says that there is one.
 pub(super) fn put(root: &mut Value, path: &[String], value: &Value) {
     let [step, rest @ ..] = path else {
-        *root = value.clone();
+        if !(is_empty_table(value) && matches!(root.data, Data::Table(_))) {
+            *root = value.clone();
+        }
         return;
     };
     if let Data::List(items) = &mut root.data {
@@ -91,6 +93,10 @@ pub(super) fn put(root: &mut Value, path: &[String], value: &Value) {
     put(&mut entries[index].value, rest, value);
 }
 
+fn is_empty_table(value: &Value) -> bool {
+    matches!(&value.data, Data::Table(entries) if entries.is_empty())
+}
+
 fn table(place: &Place) -> Value {
     Value { place: place.clone(), data: Data::Table(Vec::new()) }
 }
@@ -109,7 +115,7 @@ pub(super) fn leaves_at(path: &str, settings: &Value) -> Vec<(String, Value)> {
 
 fn collect(path: String, value: &Value, found: &mut Vec<(String, Value)>) {
     match &value.data {
-        Data::Table(entries) if path.is_empty() || !is_value(&path) => {
+        Data::Table(entries) if path.is_empty() || !(entries.is_empty() || is_value(&path)) => {
             for entry in entries {
                 let gap = if path.is_empty() { "" } else { "." };
                 collect(format!("{path}{gap}{}", entry.key), &entry.value, found);

@@ -167,6 +167,7 @@ fn plan(source: &Source<'_>) -> Result<Plan, Vec<Problem>> {
         apply(&mut root, key, value, &mut sweeps, &problems);
     }
     check_overlaps(&sweeps, &problems);
+    check_names(&sweeps, &problems);
     let count = sweeps.iter().try_fold(1usize, |count, sweep| count.checked_mul(sweep.values.len()));
     let count = count.filter(|count| *count <= POINTS_MAX).unwrap_or_else(|| {
         let place = sweeps.first().map_or(Place::Line(1), |sweep| sweep.place.clone());
@@ -390,6 +391,27 @@ fn choose(root: &mut Value, key: &str, value: &Value, sweeps: &mut [Sweep], prob
         }
         only.sets.drain(..).for_each(|set| set.put(root));
         sweep.targets.clear();
+    }
+}
+
+/// Refuses what results could not tell apart: they know points by the names of axes and their values.
+fn check_names(sweeps: &[Sweep], problems: &Problems) {
+    for (index, Sweep { key, place, values, are_cases, .. }) in sweeps.iter().enumerate() {
+        if sweeps[..index].iter().any(|other| other.key == *key) {
+            problems.unfit(place, format!("two axes are called {key}: give one of them another name"));
+        }
+        let mut before = BTreeSet::new();
+        if let Some(Choice { text, .. }) = values.iter().find(|choice| !before.insert(&choice.text)) {
+            let text = match are_cases {
+                true => format!("two cases of {key} are called '{text}': give each a label of its own"),
+                false => format!("the sweep over {key} has {text} twice: leave one out"),
+            };
+            problems.unfit(place, text);
+        }
+        if let Some(Choice { text, .. }) = values.iter().find(|choice| choice.text.contains(char::is_control))
+        {
+            problems.unfit(place, format!("{key} = {text:?}: {}", super::read::ONE_LINE));
+        }
     }
 }
 

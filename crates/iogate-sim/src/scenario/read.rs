@@ -19,6 +19,9 @@ use super::table::{Problems, Table};
 use super::{App, Barrier, Batch, Coordination, Network, Scenario};
 use crate::trace::Row;
 
+/// What is said of names that a terminal would obey, or tables fall apart with.
+pub(super) const ONE_LINE: &str = "expected one line, without control characters";
+
 /// The rows of a trace, by process.
 type Rows = Arc<Vec<Vec<Row>>>;
 
@@ -48,6 +51,9 @@ pub(super) fn scenario(root: &Value, files: &Files<'_>) -> Result<Scenario, Vec<
 fn read(root: &Value, files: &Files<'_>, problems: &Problems) -> Option<Scenario> {
     let root = Table::new(root, String::new(), &SCENARIO, problems, false);
     let title = root.text("title");
+    if title.contains(char::is_control) {
+        root.unfit("title", format!("title = {title:?}: {ONE_LINE}"));
+    }
     let cluster = cluster::read(&root, files);
     let network = network(&root.table_or_default("network"));
     let batch = root.table("batch").map(|table| Batch { backfill: table.flag("backfill") });

@@ -10,7 +10,7 @@ use iogate_core::units;
 use super::document::{Data, Value};
 use faults::{FAULT, GLOBAL, GROUP};
 use keys::{
-    APP, BACKOFF, BATCH, CACHE, CLIENTS, COLLECTIVE, COORDINATION, FORWARDERS, GIB, JOBS, NETWORK, PROCESSOR,
+    APP, BACKOFF, BATCH, CACHE, CLIENTS, COLLECTIVE, COORDINATION, FORWARDERS, JOBS, NETWORK, PROCESSOR,
     SERVERS,
 };
 
@@ -92,6 +92,8 @@ pub enum Takes {
 
 /// The longest time that a key takes, in nanoseconds: a year.
 pub(super) const TIME_MAX: u64 = 8_760 * 3_600_000_000_000;
+/// The highest rate, in bytes a second.
+const RATE_MAX: u64 = 1 << 60;
 
 impl Takes {
     /// The value as a number: bytes, nanoseconds, bytes per second, 0 or 1, the index of a word, [`u64::MAX`] for no limit.
@@ -105,7 +107,7 @@ impl Takes {
             (Takes::Bytes(min, max), Data::Text(text)) => within(units::parse_size(text)?, min, max),
             (Takes::Time(min), Data::Text(text)) => within(units::parse_time(text)?, min, TIME_MAX),
             (Takes::Time(0), Data::Integer(0)) => Some(0),
-            (Takes::Rate, Data::Text(text)) => within(units::parse_rate(text)?, 1, 1 << 60),
+            (Takes::Rate, Data::Text(text)) => within(units::parse_rate(text)?, 1, RATE_MAX),
             (Takes::Flag, Data::Flag(flag)) => Some((*flag).into()),
             (Takes::Choice(words), Data::Text(text)) => {
                 words.iter().position(|word| word == text).map(|index| index as u64)
@@ -114,6 +116,21 @@ impl Takes {
             (Takes::OrUnlimited(takes), _) => takes.number(value),
             _ => None,
         }
+    }
+
+    /// What a message says was expected, with the limits that are the same everywhere: a table of all keys need not repeat them.
+    pub(super) fn expected(&self) -> String {
+        let one = match self {
+            Takes::OrUnlimited(one) | Takes::Range(one) => one,
+            one => one,
+        };
+        let limits = match one {
+            Takes::Time(_) | Takes::SignedTime => "at most 8760h",
+            Takes::Distribution => "each at most 8760h, of two the lower first",
+            Takes::Rate => "from 1B/s to 1048576TiB/s",
+            _ => return self.to_string(),
+        };
+        format!("{self}; {limits}")
     }
 
     /// Whether one value of this kind is itself a list.
@@ -129,11 +146,15 @@ impl fmt::Display for Takes {
             Takes::Text => f.write_str("a text"),
             Takes::Texts => f.write_str("a list of texts"),
             Takes::Count(min, max) => write!(f, "a whole number from {min} to {max}"),
-            Takes::Bytes(0, _) => f.write_str("bytes, as in 4096 or 32KiB"),
-            Takes::Bytes(_, max) if *max == GIB => f.write_str("bytes, as in 4096 or 32KiB, from 1 to 1GiB"),
-            Takes::Bytes(..) => f.write_str("bytes, as in 4096 or 32KiB, not 0"),
+            Takes::Bytes(min, max) => {
+                let (min, max) = (units::format_size(*min), units::format_size(*max));
+                write!(f, "bytes, as in 4096 or 32KiB, from {min} to {max}")
+            }
             Takes::Time(0) => f.write_str("a time with its unit, as in 250ms"),
-            Takes::Time(_) => f.write_str("a time with its unit, as in 250ms, not 0"),
+            Takes::Time(1) => f.write_str("a time with its unit, as in 250ms, not 0"),
+            Takes::Time(min) => {
+                write!(f, "a time with its unit, as in 250ms, at least {}", units::format_time(*min))
+            }
             Takes::SignedTime => f.write_str("a time with its unit, as in 250ms or -5ms"),
             Takes::Rate => f.write_str("a rate, as in 125MB/s or 1Gbit/s"),
             Takes::Number(min, max) => write!(f, "a number from {min} to {max}"),
@@ -143,7 +164,7 @@ impl fmt::Display for Takes {
             Takes::Distribution => f.write_str(
                 "a time, as in 5ms; or { uniform = [\"1s\", \"2s\"] }; or { exponential = \"5ms\" }",
             ),
-            Takes::Range(takes) => write!(f, "two of (or one): {takes}"),
+            Takes::Range(takes) => write!(f, "two of, the lower first (or one): {takes}"),
             Takes::Table(schema) => write!(f, "a table ({})", schema.name),
             Takes::Gate(schema) => write!(f, "a table ({}, and the scheduler's parameters)", schema.name),
             Takes::Named(schema) => write!(f, "tables by name ({})", schema.name),

@@ -101,7 +101,7 @@ impl<'a> Table<'a> {
 
     /// Notes that a value is not what was expected.
     pub(super) fn wrong(&self, path: &str, value: &Value, expected: String) {
-        let kind = ProblemKind::Wrong { key: path.into(), found: value.shown(), expected };
+        let kind = ProblemKind::Wrong { key: path.into(), found: value.found(), expected };
         self.problems.push(&value.place, kind);
     }
 
@@ -139,7 +139,7 @@ impl<'a> Table<'a> {
         let value = self.value(key)?;
         let found = read(&key.takes, &value);
         if found.is_none() {
-            self.wrong(&self.path_of(name), &value, key.takes.to_string());
+            self.wrong(&self.path_of(name), &value, key.takes.expected());
         }
         found
     }

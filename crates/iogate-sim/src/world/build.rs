@@ -6,7 +6,7 @@ use iogate_core::device::{self, Device, Transfer};
 use iogate_core::hash::HashMap;
 use iogate_core::profile::Profiled;
 use iogate_core::stats::Stats;
-use iogate_core::{Gate, GateConfig, Layout, Span, Time};
+use iogate_core::{Gate, GateConfig, Layout, Span, Time, units};
 
 use super::block::Block;
 use super::cached::NodeCache;
@@ -427,10 +427,11 @@ fn parse_device(text: &str, number: u32, rng: Rng) -> Result<Box<dyn Device>, Si
     let refused = |error: &dyn std::fmt::Display| SimError::Device(error.to_string());
     match text.strip_prefix("exponential:") {
         Some(mean) => {
-            // The unit device reads the time.
-            let mut unit = device::parse(&format!("unit:{mean}")).map_err(|error| refused(&error))?;
-            let span = unit.serve(Time::ZERO, Transfer { op: iogate_core::Op::Read, address: 0, bytes: 1 });
-            Ok(Box::new(Exponential { mean: Distribution::Exponential(span), rng }))
+            // As in scenarios, or as the unit device has it: in microseconds.
+            let mean = units::parse_time(mean).or_else(|| units::parse_micros(mean));
+            let mean =
+                mean.ok_or_else(|| refused(&format!("device '{text}': expected a time behind the colon")))?;
+            Ok(Box::new(Exponential { mean: Distribution::Exponential(Span::from_nanos(mean)), rng }))
         }
         None => device::parse_numbered(text, number.into()).map_err(|error| refused(&error)),
     }

@@ -32,7 +32,9 @@ pub(crate) fn record(args: &RecordArgs) -> Result<(), Failure> {
     let mut asker = Asker::new(place, args.export.as_deref())?;
     let name = name().context("random numbers")?;
     let first = read(&mut asker, name, 0).map_err(|end| end.failure(asker.place()))?;
-    let mut trace = Trace::create(&args.out, args.rotate.map(|bytes| bytes.0), args.keep)?;
+    let trace = Trace::create(&args.out, args.rotate.map(|bytes| bytes.0), args.keep);
+    // The gate keeps few recordings, and one that nobody reads for a while yet.
+    let mut trace = trace.inspect_err(|_| end(&mut asker, name))?;
     say(format_args!("recording {} to {}; end with Ctrl-C", asker.place(), args.out.display()));
     let until = args.duration.map(|time| Instant::now() + time.0);
     let is_due = |signals: &mut Signals| {
@@ -59,7 +61,9 @@ pub(crate) fn record(args: &RecordArgs) -> Result<(), Failure> {
                 }
             }
         }
-        let _ = read(&mut asker, name, u64::MAX);
+    }
+    if !matches!(ended, Some(End::Gone(_))) {
+        end(&mut asker, name);
     }
     recorder.finish(asker.place(), &args.out, trace, ended)
 }
@@ -69,8 +73,13 @@ pub(crate) fn events(asker: &mut Asker, time: Duration, most: usize) -> Result<V
     let name = name().context("random numbers")?;
     let events = events_of(time, most, |from| read(asker, name, from));
     let events = events.map_err(|end| end.failure(asker.place()))?;
-    let _ = read(asker, name, u64::MAX);
+    end(asker, name);
     Ok(events)
+}
+
+/// Tells the gate that nobody reads a recording any more.
+fn end(asker: &mut Asker, name: u64) {
+    let _ = read(asker, name, u64::MAX);
 }
 
 fn events_of(

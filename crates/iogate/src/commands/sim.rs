@@ -59,10 +59,8 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Failure> {
         }
         (None, _) => work.report(&Progress::new(plan.runs()))?,
     };
-    if let Some(out) = trace {
-        write_trace(&plan, out)?;
-    }
-    files.finish(&report)
+    let traced = trace.map_or(Ok(()), |out| write_trace(&plan, out));
+    Failure::of_all([files.finish(&report), traced])
 }
 
 /// Makes a folder, and those above it, if it is not there yet.
@@ -166,22 +164,23 @@ impl BegunOutputs {
         self.shown == Shown::Table
     }
 
-    /// Writes everything.
+    /// Writes everything: where there is no more room for one form, the others have what took hours, perhaps.
     pub(crate) fn finish(self, report: &ExperimentReport) -> Result<(), Failure> {
-        if let Some(file) = self.json {
-            file.finish_with(&(report.json() + "\n"))?;
-        }
-        if let Some(file) = self.csv {
-            file.finish_with(&report.csv())?;
-        }
-        if let Some(file) = self.html {
-            file.finish_with(&html::experiment(report))?;
-        }
-        print(&match self.shown {
+        let write = |file: Option<OutputFile>, form: &dyn Fn() -> String| {
+            file.map_or(Ok(()), |file| file.finish_with(&form()))
+        };
+        let json = || report.json() + "\n";
+        let shown = match self.shown {
             Shown::Table => report.text(),
-            Shown::Json => report.json() + "\n",
+            Shown::Json => json(),
             Shown::Csv => report.csv(),
             Shown::Html => html::experiment(report),
-        })
+        };
+        Failure::of_all([
+            write(self.json, &json),
+            write(self.csv, &|| report.csv()),
+            write(self.html, &|| html::experiment(report)),
+            print(&shown),
+        ])
     }
 }

@@ -87,9 +87,12 @@ fn app(table: &Table<'_>, cluster: &Cluster, batch: bool, files: &Files<'_>) -> 
         table.unfit("name", format!("name = {name}: expected letters, digits, - and _, at least one letter"));
     }
     let pattern_name = table.choice("pattern");
-    let rows = (pattern_name == "trace").then(|| rows(table, files)).flatten();
+    let is_trace = pattern_name == "trace";
+    let rows = is_trace.then(|| rows(table, files)).flatten();
     let processes = match &rows {
         Some(rows) if !table.has("processes") => rows.len() as u32,
+        // What is wrong with the trace has been said.
+        None if is_trace && !table.has("processes") => 1,
         _ => table.needed_small("processes"),
     };
     if let Some(rows) = &rows
@@ -102,8 +105,12 @@ fn app(table: &Table<'_>, cluster: &Cluster, batch: bool, files: &Files<'_>) -> 
         );
     }
     let first_node = table.small("first_node");
-    if batch {
-        table.refuse(&["first_node", "node_step"], "an application of a batch scheduler");
+    match batch {
+        true => table.refuse(&["first_node", "node_step"], "an application of a batch scheduler"),
+        false => table.refuse(&["walltime"], "an application without a batch scheduler ([batch])"),
+    }
+    if !table.has("count") {
+        table.refuse(&["node_step", "start_step"], "an application without count");
     }
     let nodes = match table.optional("nodes") {
         Some(nodes) => nodes as u32,
@@ -337,7 +344,8 @@ fn by_client(text: &str) -> Result<Rows, String> {
         let first = *first.get_or_insert(row.time);
         row.time = Time::ZERO + row.time.since(first);
         row.issued = row.issued.map(|issued| Time::ZERO + issued.since(first));
-        let index = *clients.entry(row.client).or_insert_with(|| {
+        // Each job of a trace may number its clients from 1 on.
+        let index = *clients.entry((row.app, row.client)).or_insert_with(|| {
             rows.push(Vec::new());
             rows.len() - 1
         });

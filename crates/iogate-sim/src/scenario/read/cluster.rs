@@ -13,7 +13,7 @@ use crate::cache::{CacheConfig, Kernel};
 use crate::elevator::{ElevatorConfig, Threads};
 use crate::profile;
 use crate::scenario::problem::ProblemKind;
-use crate::scenario::schema::GATE;
+use crate::scenario::schema::{GATE, TIME_MAX};
 use crate::scenario::table::Table;
 use crate::scenario::{
     Clients, Cluster, Forwarders, GateSpec, ListSpec, OWN, ProcessorSpec, ServerCache, Servers, Spread,
@@ -373,11 +373,9 @@ fn check_device(servers: &Table<'_>, key: &str, device: &str) {
         return;
     }
     if let Some(mean) = device.strip_prefix("exponential:") {
-        if units::parse_time(mean).is_none_or(|ns| ns == 0) {
-            servers.unfit(
-                "device",
-                format!("device '{device}': expected a time with its unit after 'exponential:', as in 5ms"),
-            );
+        if units::parse_time(mean).is_none_or(|ns| ns == 0 || ns > TIME_MAX) {
+            let text = "expected a time with its unit after 'exponential:', as in 5ms; at most 8760h";
+            servers.unfit("device", format!("device '{device}': {text}"));
         }
     } else if let Err(error) = device::parse(device) {
         servers.unfit(key, error.to_string());

@@ -74,10 +74,9 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<(), Failure> {
         (Some(directory), _) => directory::profile(directory, args.budget.0, &progress())?,
         (None, spec) => model(spec.as_deref().unwrap_or_default())?,
     };
-    if let Some(out) = out {
-        out.finish_with(&iogate_sim::profile::write(&profile))?;
-    }
-    print(&if args.json { as_json(&profile, &notes) } else { as_text(&profile, &notes) })
+    let kept = out.map_or(Ok(()), |out| out.finish_with(&iogate_sim::profile::write(&profile)));
+    let shown = print(&if args.json { as_json(&profile, &notes) } else { as_text(&profile, &notes) });
+    Failure::of_all([kept, shown])
 }
 
 /// A model's profile, in virtual time.

@@ -47,17 +47,17 @@ trait Answer: Serialize {
 }
 
 fn shown(args: &WhyArgs, html: Option<OutputFile>, all: &[impl Answer]) -> Result<(), Failure> {
-    if let Some(file) = html {
+    let drawn = html.map_or(Ok(()), |file| {
         let titles: Vec<String> = all.iter().map(Answer::title).collect();
         let looked: Vec<Looked<'_>> =
             (all.iter().zip(&titles)).map(|(of, title)| Looked { title, apps: of.apps() }).collect();
-        file.finish_with(&page("Who slows whom down", PROGRAM, &looked))?;
-    }
-    if args.json {
-        let json = serde_json::to_string(all).context("the accounts as JSON")?;
-        return print(&format!("{json}\n"));
-    }
-    print(&all.iter().map(Answer::text).collect::<Vec<_>>().join("\n"))
+        file.finish_with(&page("Who slows whom down", PROGRAM, &looked))
+    });
+    let said = match args.json {
+        true => serde_json::to_string(all).context("the accounts as JSON")? + "\n",
+        false => all.iter().map(Answer::text).collect::<Vec<_>>().join("\n"),
+    };
+    Failure::of_all([drawn, print(&said)])
 }
 
 /// What is asked about: a place, or (`None`) a scenario.

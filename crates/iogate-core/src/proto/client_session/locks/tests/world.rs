@@ -280,6 +280,12 @@ impl World {
         }
     }
 
+    /// Whether a client's file is of use.
+    fn has_open(&self, client: usize) -> bool {
+        let session = self.server.sessions.get(&client);
+        session.is_some_and(|(_, handles, _)| handles.contains(&self.clients[client].handle))
+    }
+
     fn check(&self) {
         for byte in 0..BYTES as usize {
             let all = self.clients.iter().map(|client| client.believes[byte]);
@@ -288,8 +294,7 @@ impl World {
             assert!(exclusive == 0 || exclusive + shared == 1, "byte {byte}: {exclusive} and {shared}");
             for (number, client) in self.clients.iter().enumerate() {
                 let (kind, since) = client.thinks[byte];
-                let session = self.server.sessions.get(&number);
-                let is_open = session.is_some_and(|(_, handles, _)| handles.contains(&client.handle));
+                let is_open = self.has_open(number);
                 let is_live = is_open && client.session.is_connected() && !client.session.is_restoring();
                 if kind == lock::NONE || !is_live {
                     continue;
@@ -334,6 +339,38 @@ fn steps() -> impl Strategy<Value = Step> {
         3 => (1..20_u64).prop_map(Step::Wait),
         12 => client().prop_map(Step::Run),
     ]
+}
+
+/// Client 0 has a lock and is away until its session has ended; client 1 has the lock meanwhile, and gives it back.
+fn taken_meanwhile() -> World {
+    let mut world = World::new();
+    world.run(0);
+    world.ask(0, lock::EXCLUSIVE, 0, 0);
+    world.run(0);
+    assert!(world.has_open(0));
+    world.cut(0);
+    world.wait(50);
+    for kind in [lock::EXCLUSIVE, lock::NONE] {
+        world.ask(1, kind, 0, 0);
+        world.run(1);
+    }
+    assert_eq!(world.server.given.len(), 3);
+    world
+}
+
+#[test]
+fn who_was_away_for_too_long_has_lost_its_lock() {
+    let mut world = taken_meanwhile();
+    world.run(0);
+    assert!(!world.has_open(0));
+}
+
+#[test]
+fn who_was_away_for_too_long_has_lost_its_lock_though_the_server_is_started_anew() {
+    let mut world = taken_meanwhile();
+    world.restart();
+    world.run(0);
+    assert!(!world.has_open(0));
 }
 
 proptest! {
