@@ -30,6 +30,11 @@ impl ByteRange {
         self.last
     }
 
+    /// What both have.
+    pub(crate) fn common(&self, other: &ByteRange) -> Option<ByteRange> {
+        ByteRange::new(self.first.max(other.first), self.last.min(other.last))
+    }
+
     fn overlaps(&self, other: &ByteRange) -> bool {
         self.first <= other.last && other.first <= self.last
     }

@@ -230,7 +230,7 @@ impl Client {
 
     /// Takes a lock of an open file, or gives it back.
     pub(super) fn set_lock(&self, handle: u32, lock: &Lock, caller: Caller) -> io::Result<()> {
-        let begun = self.shared.lock().session.lock_begins(lock);
+        let begun = self.shared.lock().session.lock_begins(handle, lock);
         let request = Request::SetLock(SetLock { handle, again: 0, session: 0, lock: *lock });
         self.wait_for(|done| {
             let mut call = Call::new(&request, caller, done);

@@ -174,8 +174,9 @@ impl<U> Handles<U> {
     }
 
     /// A lock is about to be asked for, or given back; returns its number until that is answered.
-    pub(super) fn lock_begins(&mut self, lock: &Lock) -> u32 {
-        self.locks.begin(lock)
+    pub(super) fn lock_begins(&mut self, number: u32, lock: &Lock) -> u32 {
+        let file = self.by_number.get(&number).and_then(|handle| handle.identity);
+        self.locks.begin(file, lock)
     }
 
     /// Calls `again` with what asks for the locks of a file that was opened again, if it was; they are `from` that process of the server, and that session.

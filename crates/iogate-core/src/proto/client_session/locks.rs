@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::file_locks::{ByteRange, Held, RangeLocks, kind_of};
+use crate::file_locks::{ByteRange, Held, Kind, RangeLocks, kind_of};
 use crate::wire::{Identity, Lock, lock};
 
 /// The [`Demand::lock`](super::Demand::lock) of what asks for a lock again.
@@ -14,7 +14,7 @@ pub(super) const AGAIN: u32 = u32::MAX;
 pub(super) struct Locks {
     files: BTreeMap<(u64, u64), Spaces>,
     /// Asked for or given back, and not answered yet.
-    begun: BTreeMap<u32, Lock>,
+    begun: BTreeMap<u32, Begun>,
     last: u32,
 }
 
@@ -22,14 +22,51 @@ pub(super) struct Locks {
 #[derive(Debug, Default)]
 struct Spaces([RangeLocks<u64>; 2]);
 
+/// Which kind of lock is asked for, and of which bytes; `None`: there is no such lock.
+fn asked(lock: &Lock) -> Option<(Option<Kind>, ByteRange)> {
+    let range = ByteRange::new(lock.first, lock.last).filter(|_| lock.space <= lock::FILE)?;
+    Some((kind_of(lock)?, range))
+}
+
+/// What is asked for, and not answered yet.
+#[derive(Debug)]
+struct Begun {
+    file: Option<Identity>,
+    lock: Lock,
+    /// Had alone before, and shared if that is answered so: others may share it from when it is asked for.
+    alone: Vec<Held<u64>>,
+}
+
 impl Locks {
-    /// Something is asked for: it counts once it is [settled](Locks::settle).
-    pub(super) fn begin(&mut self, lock: &Lock) -> u32 {
+    /// Something is asked for of a file: what is given up by that, is so from now on; what is taken counts once it is
+    /// [settled](Locks::settle). Returns its number.
+    pub(super) fn begin(&mut self, file: Option<Identity>, lock: &Lock) -> u32 {
+        let mut alone = Vec::new();
+        if let (Some(file), Some((kind, range))) = (file, asked(lock))
+            && let Some(spaces) = self.files.get_mut(&(file.inode, file.generation))
+        {
+            let held = &mut spaces.0[usize::from(lock.space)];
+            match kind {
+                None => held.unlock(lock.owner, range),
+                Some(Kind::Exclusive) => {}
+                Some(Kind::Shared) => {
+                    let parts =
+                        held.iter().filter(|held| held.owner == lock.owner && held.kind == Kind::Exclusive);
+                    let parts =
+                        parts.filter_map(|held| Some(Held { range: held.range.common(&range)?, ..*held }));
+                    alone = parts.collect();
+                    for &part in &alone {
+                        let _ = held.lock(Held { kind: Kind::Shared, ..part });
+                    }
+                }
+            }
+            self.forget_if_free(file);
+        }
         loop {
             self.last = self.last.wrapping_add(1);
             let is_free = self.last != 0 && self.last != AGAIN && !self.begun.contains_key(&self.last);
             if is_free {
-                self.begun.insert(self.last, *lock);
+                self.begun.insert(self.last, Begun { file, lock: *lock, alone });
                 return self.last;
             }
         }
@@ -37,28 +74,35 @@ impl Locks {
 
     /// What was begun is answered, of this file: done, or not.
     pub(super) fn settle(&mut self, number: u32, file: Option<Identity>, is_done: bool) {
-        let (Some(lock), Some(file)) = (self.begun.remove(&number), file) else { return };
-        let (Some(kind), Some(range)) = (kind_of(&lock), ByteRange::new(lock.first, lock.last)) else {
+        let (Some(Begun { lock, alone, .. }), Some(file)) = (self.begun.remove(&number), file) else {
             return;
         };
-        // What is given back is not asked for again, whatever the server says.
-        if !is_done && kind.is_some() || lock.space > lock::FILE {
-            return;
-        }
-        let key = (file.inode, file.generation);
-        let spaces = self.files.entry(key).or_default();
+        let Some((kind, range)) = asked(&lock) else { return };
+        let spaces = self.files.entry((file.inode, file.generation)).or_default();
         let held = &mut spaces.0[usize::from(lock.space)];
-        match kind {
-            // The server has seen to it that nobody else is in the way; another owner here may be, until its answer has come, too.
-            Some(kind) => {
-                let wanted = Held { owner: lock.owner, kind, range, process: lock.process };
-                while let Err(other) = held.lock(wanted) {
-                    held.unlock(other.owner, range);
-                }
+        let taken = match kind {
+            // It may have been taken since this was begun, and answered before.
+            None => {
+                held.unlock(lock.owner, range);
+                Vec::new()
             }
-            None => held.unlock(lock.owner, range),
+            Some(kind) if is_done => {
+                Vec::from([Held { owner: lock.owner, kind, range, process: lock.process }])
+            }
+            Some(_) => alone,
+        };
+        for taken in taken {
+            // The server has seen to it that nobody else is in the way; another owner here may be, until its answer has come, too.
+            while let Err(other) = held.lock(taken) {
+                held.unlock(other.owner, taken.range);
+            }
         }
-        if spaces.0.iter().all(RangeLocks::is_empty) {
+        self.forget_if_free(file);
+    }
+
+    fn forget_if_free(&mut self, file: Identity) {
+        let key = (file.inode, file.generation);
+        if self.files.get(&key).is_some_and(|spaces| spaces.0.iter().all(RangeLocks::is_empty)) {
             self.files.remove(&key);
         }
     }
@@ -66,6 +110,8 @@ impl Locks {
     /// A file's locks are lost.
     pub(super) fn forget(&mut self, file: Identity) {
         self.files.remove(&(file.inode, file.generation));
+        let of_file = self.begun.values_mut().filter(|begun| begun.file == Some(file));
+        of_file.for_each(|begun| begun.alone.clear());
     }
 
     /// All that a file has.

@@ -335,8 +335,8 @@ impl<C, U> ClientSession<C, U> {
 
     /// A lock of an open file is about to be asked for, or given back: returns the [`Demand::lock`] of the request. What is answered is asked
     /// for again when the server was started anew, and if that is refused the file is as one that could not be opened again.
-    pub fn lock_begins(&mut self, lock: &Lock) -> u32 {
-        self.handles.lock_begins(lock)
+    pub fn lock_begins(&mut self, handle: u32, lock: &Lock) -> u32 {
+        self.handles.lock_begins(handle, lock)
     }
 
     /// A file is about to be closed: it is not opened again in a new session.

@@ -65,7 +65,7 @@ fn open_file(session: &mut Session, inode: u64) -> u32 {
 
 fn ask(session: &mut Session, handle: u32, kind: u8, owner: u64, first: u64, last: u64) {
     let wish = Lock { space: lock::BYTES, kind, owner, first, last, process: 1 };
-    let begun = session.lock_begins(&wish);
+    let begun = session.lock_begins(handle, &wish);
     let demand = Demand {
         lock: begun,
         ..Demand::of(&Request::SetLock(SetLock { handle, again: 0, session: 0, lock: wish }))

@@ -173,7 +173,7 @@ impl World {
         }
         *pending = Some(wish);
         let set = SetLock { handle: *handle, again: 0, session: 0, lock: wish };
-        let begun = session.lock_begins(&wish);
+        let begun = session.lock_begins(*handle, &wish);
         let demand = Demand { lock: begun, ..Demand::of(&Request::SetLock(set)) };
         session.submit(Ask::Lock(set), demand, self.now).unwrap();
     }
