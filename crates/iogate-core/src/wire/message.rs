@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use super::codec::{Record, WireError};
+use super::flags::{open, transfer};
 use super::request::*;
 
 macro_rules! requests {

@@ -9,11 +9,13 @@
 //! Decoding never panics and never allocates: what it returns borrows from the bytes.
 
 pub(crate) mod codec;
+mod flags;
 mod message;
 mod reply;
 mod request;
 
 pub use codec::{Record, WireError};
+pub use flags::*;
 pub use message::{Kind, Request};
 pub use reply::*;
 pub use request::*;

@@ -5,105 +5,6 @@ use alloc::vec::Vec;
 use super::codec::{Reader, Record, Value, WireError, record};
 use super::reply::{Identity, Timestamp};
 
-/// Flags of an [`Open`].
-pub mod open {
-    /// For reading.
-    pub const READ: u32 = 1;
-    /// For writing.
-    pub const WRITE: u32 = 1 << 1;
-    /// Create it if it is not there.
-    pub const CREATE: u32 = 1 << 2;
-    /// With `CREATE`: fail if it is there.
-    pub const EXCLUSIVE: u32 = 1 << 3;
-    /// Cut it to nothing.
-    pub const TRUNCATE: u32 = 1 << 4;
-    /// Do not follow a symbolic link in the last place.
-    pub const NO_FOLLOW: u32 = 1 << 5;
-    /// It must be a directory.
-    pub const DIRECTORY: u32 = 1 << 6;
-    /// A file without a name in the directory `path`.
-    pub const TEMPORARY: u32 = 1 << 7;
-    /// Opened before, in a session that the server has forgotten: the same file or `ESTALE`. Not with `TRUNCATE`
-    /// or `EXCLUSIVE`.
-    pub const AGAIN: u32 = 1 << 8;
-    /// With `WRITE`: all writes go to the end of the file.
-    pub const APPEND: u32 = 1 << 9;
-    /// The client reads and writes by other servers, too: what this server has passed on is not all that the client has written.
-    pub const SPREAD: u32 = 1 << 10;
-}
-
-/// Flags of a [`Transfer`].
-pub mod transfer {
-    /// At the end of the file, wherever that is when the write's turn comes.
-    pub const APPEND: u32 = 1;
-    /// Answered when the data is durable.
-    pub const DATA_SYNC: u32 = 1 << 1;
-    /// Answered when the data and all attributes are durable.
-    pub const SYNC: u32 = 1 << 2;
-    /// Of a write: it extends the file. Refused with `EEXIST`, and nothing written, if the file already reaches behind its first byte, and
-    /// that is not by the same bytes.
-    pub const EXTEND: u32 = 1 << 3;
-    /// Of a write: to ranges that records were given. Refused with `ECANCELED`, and nothing written, if the file was fenced since the
-    /// handle was renewed.
-    pub const RANGE: u32 = 1 << 4;
-}
-
-/// Which attributes a [`SetAttr`] sets.
-pub mod set {
-    /// The permissions.
-    pub const MODE: u32 = 1;
-    /// The owner.
-    pub const UID: u32 = 1 << 1;
-    /// The group.
-    pub const GID: u32 = 1 << 2;
-    /// The size.
-    pub const SIZE: u32 = 1 << 3;
-    /// The time of the last access.
-    pub const ATIME: u32 = 1 << 4;
-    /// The time of the last change of the data.
-    pub const MTIME: u32 = 1 << 5;
-    /// With `ATIME`: to the server's time.
-    pub const ATIME_NOW: u32 = 1 << 6;
-    /// With `MTIME`: to the server's time.
-    pub const MTIME_NOW: u32 = 1 << 7;
-    /// Of an open file, with `SIZE`: fences it first. Writes with `RANGE` are refused until their handles are renewed.
-    pub const FENCE: u32 = 1 << 8;
-    /// Of an open file: renews the handle, for ranges that are given from now on.
-    pub const RENEW: u32 = 1 << 9;
-}
-
-/// What a [`Lock`] is of, and of which kind.
-pub mod lock {
-    /// Of bytes, as of `fcntl(2)`.
-    pub const BYTES: u8 = 0;
-    /// Of the open file, as of `flock(2)`. It knows nothing of the others.
-    pub const FILE: u8 = 1;
-
-    /// None.
-    pub const NONE: u8 = 0;
-    /// Others may share it.
-    pub const SHARED: u8 = 1;
-    /// Nobody else has one.
-    pub const EXCLUSIVE: u8 = 2;
-}
-
-/// How a client proves who it is; the payload of a [`Hello`] is the proof.
-pub mod auth {
-    /// Not at all.
-    pub const NONE: u8 = 0;
-    /// By the socket: the peer credentials of a Unix socket, or the certificate of a TLS connection.
-    pub const SOCKET: u8 = 1;
-    /// By a MUNGE credential.
-    pub const MUNGE: u8 = 2;
-}
-
-/// Flags of a [`Hello`].
-pub mod hello {
-    /// The client stripes files over several servers: attributes carry the names of objects, and a file that it opens for writing is given
-    /// one. Only for a forwarder that the server trusts.
-    pub const STRIPES: u32 = 1;
-}
-
 /// The handle of a message that names its file by path.
 pub const NO_HANDLE: u32 = 0;
 
@@ -117,7 +18,7 @@ record! {
         magic: u64,
         /// [`VERSION`](super::VERSION).
         version: u16,
-        /// How the client proves who it is, see [`auth`].
+        /// How the client proves who it is, see [`auth`](super::auth).
         auth: u8,
         /// The session to go on with; zeros for a new one.
         session: [u8; 16],
@@ -129,7 +30,7 @@ record! {
         instance: u64,
         /// The client process: 128 random bits, the same in all its sessions. See [`RequestOrigin`](super::RequestOrigin).
         client: [u8; 16],
-        /// See [`hello`].
+        /// See [`hello`](super::hello).
         flags: u32,
         /// The export to use; empty for the first one.
         export: &'a [u8],
@@ -143,11 +44,11 @@ record! {
     Open<'a> {
         /// Not in use in this session, and not [`NO_HANDLE`].
         handle: u32,
-        /// See [`open`].
+        /// See [`open`](super::open).
         flags: u32,
         /// Permissions of a file that is created; the client has applied its umask.
         mode: u32,
-        /// With [`open::AGAIN`]: what [`Opened`](super::Opened) said before. Else zero.
+        /// With [`open::AGAIN`](super::open::AGAIN): what [`Opened`](super::Opened) said before. Else zero.
         identity: Identity,
         /// Path below the export's root.
         path: &'a [u8],
@@ -168,7 +69,7 @@ record! {
     Transfer {
         /// The open file.
         handle: u32,
-        /// See [`transfer`].
+        /// See [`transfer`](super::transfer).
         flags: u32,
         /// First byte.
         offset: u64,
@@ -221,7 +122,7 @@ record! {
     /// Attributes to set.
     #[derive(Default)]
     Change {
-        /// Which, see [`set`].
+        /// Which, see [`set`](super::set).
         which: u32,
         /// Permissions.
         mode: u32,
@@ -268,9 +169,9 @@ record! {
     /// A lock of a file.
     #[derive(Default, Hash)]
     Lock {
-        /// What it is of: see [`lock`].
+        /// What it is of: see [`lock`](super::lock).
         space: u8,
-        /// Of which kind: see [`lock`].
+        /// Of which kind: see [`lock`](super::lock).
         kind: u8,
         /// For whom the client has it, as the client counts them.
         owner: u64,

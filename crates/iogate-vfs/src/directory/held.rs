@@ -12,7 +12,7 @@ use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Reso
 use rustix::io::Errno;
 
 use super::beneath::{Dir, Place, ProcPath};
-use super::{DirectoryTree, LIST_BYTES, reopen, stat};
+use super::{DirectoryTree, LIST_BYTES, stat};
 use crate::held::{Found, HeldTree, Known};
 use crate::tree::{ObjectName, Tree, TreeFile};
 use crate::{Caller, kernel_handle, private};
@@ -335,4 +335,10 @@ fn hold_in(dir: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
     rustix::fs::openat2(dir, name, flags, Mode::empty(), resolve)
+}
+
+/// Opens what is held, for what the flags say.
+pub(super) fn reopen(held: impl AsFd, flags: OFlags) -> Result<OwnedFd, Errno> {
+    // By reference: what is held is held until it is open.
+    rustix::fs::openat(CWD, ProcPath::new(&held).as_bytes(), flags | OFlags::CLOEXEC, Mode::empty())
 }

@@ -28,7 +28,7 @@ use iogate_core::file_locks::Note;
 use iogate_core::wire::{Attr, Change, Entry, Gone, Identity, Space, open};
 use iogate_engine::Store;
 use iogate_engine::layouts::OpenLayouts;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, SeekFrom, XattrFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, SeekFrom, XattrFlags};
 use rustix::io::Errno;
 
 use crate::object_id::OBJECT;
@@ -39,6 +39,7 @@ use beneath::{Place, ProcPath};
 use caller::Names;
 use file::{DirectoryFile, XATTR_BYTES_MAX, flags_of, give_object, make};
 use file_systems::FileSystems;
+use held::reopen;
 use open_files::OpenFiles;
 use removed::Own;
 use verifier::Verifier;
@@ -310,11 +311,6 @@ fn reachable(path: &Path) -> Result<(), Errno> {
     if private::contains(path) { Err(Errno::NOENT) } else { Ok(()) }
 }
 
-fn reopen(held: impl AsFd, flags: OFlags) -> Result<OwnedFd, Errno> {
-    // By reference: what is held is held until it is open.
-    rustix::fs::openat(CWD, ProcPath::new(&held).as_bytes(), flags | OFlags::CLOEXEC, Mode::empty())
-}
-
 impl Tree for DirectoryTree {
     fn store(&self) -> Arc<dyn Store> {
         Arc::clone(&self.store)
@@ -541,8 +537,7 @@ impl Tree for DirectoryTree {
     }
 
     fn note_locks(&self, note: Option<&Note>) -> io::Result<()> {
-        let content = note.map(Note::to_bytes);
-        Ok(private::set_file(self.root.as_fd(), private::LOCKED, content.as_deref())?)
+        Ok(private::set_file(self.root.as_fd(), private::LOCKED, note.map(Note::to_bytes).as_deref())?)
     }
 
     fn noted_locks(&self) -> io::Result<Option<Note>> {
@@ -555,16 +550,7 @@ impl Tree for DirectoryTree {
     }
 
     fn space(&self) -> io::Result<Space> {
-        let found = rustix::fs::fstatvfs(&self.root)?;
-        Ok(Space {
-            block_bytes: found.f_frsize,
-            blocks: found.f_blocks,
-            blocks_free: found.f_bfree,
-            blocks_available: found.f_bavail,
-            files: found.f_files,
-            files_free: found.f_ffree,
-            name_bytes_max: found.f_namemax as u32,
-        })
+        Ok(stat::space(&self.root)?)
     }
 
     fn xattr(&self, caller: Caller, path: &Path, name: &[u8]) -> io::Result<Vec<u8>> {

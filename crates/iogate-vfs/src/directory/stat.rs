@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use iogate_core::reserved;
-use iogate_core::wire::{self, Attr, Change, Timestamp, set};
+use iogate_core::wire::{self, Attr, Change, Space, Timestamp, set};
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps, UTIME_NOW,
     UTIME_OMIT, Uid,
@@ -223,4 +223,18 @@ pub(super) fn truncate_held(fd: BorrowedFd<'_>, size: u64) -> Result<(), Errno> 
     }
     let error = std::io::Error::last_os_error();
     Err(Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
+/// The space of the file system.
+pub(super) fn space(root: impl AsFd) -> Result<Space, Errno> {
+    let found = rustix::fs::fstatvfs(root)?;
+    Ok(Space {
+        block_bytes: found.f_frsize,
+        blocks: found.f_blocks,
+        blocks_free: found.f_bfree,
+        blocks_available: found.f_bavail,
+        files: found.f_files,
+        files_free: found.f_ffree,
+        name_bytes_max: found.f_namemax as u32,
+    })
 }
