@@ -6,11 +6,12 @@ use std::fmt::Write;
 
 use iogate_core::wire::{
     Allocate, Allotments, AppendRecord, Attr, CLASS_ALLOTMENT_BYTES, CLASS_USE_BYTES, Cancel, Change, Claim,
-    Close, Configure, Entry, Evict, Failure, GetAttr, GetLayout, GetXattr, Gone, Goodbye, Granted, Hello,
-    Identity, Link, ListXattr, MAGIC, MakeNode, Offset, Open, Opened, Ping, Range, ReadAccounts, ReadDir,
-    ReadLink, ReadRecording, Record, Release, RemoveXattr, Rename, Renew, Renewed, ReplyHeader, ReportUse,
-    Request, RequestHeader, RequestOrigin, Reserve, Reserved, Resize, Seek, SetAttr, SetXattr, Settle, Space,
-    StatFs, Status, Striping, Symlink, Sync, Synced, Timestamp, Transfer, Unlink, VERSION, Welcome, Written,
+    Close, Configure, Entry, Evict, Failure, GetAttr, GetLayout, GetLock, GetXattr, Gone, Goodbye, Granted,
+    Hello, Identity, Link, ListXattr, Lock, MAGIC, MakeNode, Offset, Open, Opened, Ping, Range, ReadAccounts,
+    ReadDir, ReadLink, ReadRecording, Record, Release, RemoveXattr, Rename, Renew, Renewed, ReplyHeader,
+    ReportUse, Request, RequestHeader, RequestOrigin, Reserve, Reserved, Resize, Seek, SetAttr, SetLock,
+    SetXattr, Settle, Space, StatFs, Status, Striping, Symlink, Sync, Synced, Timestamp, Transfer, Unlink,
+    VERSION, Welcome, Written,
 };
 
 const IDENTITY: Identity = Identity { inode: 0x0102, generation: 0x0304 };
@@ -181,6 +182,7 @@ fn values() -> Vec<(&'static str, Vec<u8>)> {
         ("Range", bytes(&Range { offset: 1, is_there: 1 })),
         ("Entry", bytes(&Entry { next: 1, name_bytes: 2, attr: ATTR })),
         ("Offset", bytes(&Offset { offset: 1 })),
+        ("Lock", bytes(&LOCK)),
         ("Space", bytes(&space)),
         ("Striping", bytes(&striping)),
         (

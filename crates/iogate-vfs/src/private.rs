@@ -51,8 +51,9 @@ pub(crate) fn set_file(root: BorrowedFd<'_>, name: &str, content: Option<&[u8]>)
         }
     }
     rustix::fs::fsync(&own)?;
-    // The folder itself may be new.
-    rustix::fs::fsync(root)
+    // The folder itself may be new. What the root is held by cannot be synced.
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::fsync(rustix::fs::openat(root, ".", flags, Mode::empty())?)
 }
 
 /// What a file in it says, if there is one.

@@ -23,10 +23,10 @@ impl Locks {
     /// None yet, in a process of this number: clients that held some from one before may come back until the grace ends.
     pub(super) fn begin(tree: &dyn Tree, instance: u64, grace_ends: Time) -> io::Result<Locks> {
         let table = FileLocks::begin(instance, tree.noted_locks()?, grace_ends);
-        if table.note().is_some() {
-            tree.note_locks(table.note())?;
-        }
-        Ok(Locks { table: Mutex::new(table), noting: Mutex::new(()) })
+        let is_noted = table.note().is_some();
+        let locks = Locks { table: Mutex::new(table), noting: Mutex::new(()) };
+        locks.note(tree, |_| is_noted);
+        Ok(locks)
     }
 
     /// Makes the note durable, if it changes so.

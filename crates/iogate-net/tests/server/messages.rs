@@ -379,9 +379,9 @@ fn locks_are_kept_where_the_files_are_and_nowhere_else() {
     client.open(1, "f", RDWR).ok::<Opened>();
     let lock = Lock { kind: lock::SHARED, last: 9, ..Lock::default() };
     let refused = client.ask(&Request::SetLock(SetLock { handle: 1, again: 0, session: 0, lock }), &[]);
-    assert_eq!(refused.errno, libc::EOPNOTSUPP as u16);
+    assert_eq!(refused.errno, libc::EOPNOTSUPP);
     let refused = client.ask(&Request::GetLock(GetLock { handle: 1, lock }), &[]);
-    assert_eq!(refused.errno, libc::EOPNOTSUPP as u16);
+    assert_eq!(refused.errno, libc::EOPNOTSUPP);
 }
 
 #[test]

@@ -7,7 +7,7 @@
 //! the folder another one; where there are links, the kernel is asked where they have led.
 
 use std::ffi::OsStr;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -263,4 +263,10 @@ impl ProcPath {
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
+}
+
+/// Whether a path leads to another file than it did, or to none.
+pub(super) fn is_another(error: &io::Error) -> bool {
+    let errnos = [libc::ESTALE, libc::ENOENT, libc::ENOTDIR, libc::ELOOP, libc::ENXIO];
+    error.raw_os_error().is_some_and(|errno| errnos.contains(&errno))
 }

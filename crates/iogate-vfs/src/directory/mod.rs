@@ -35,7 +35,7 @@ use crate::object_id::OBJECT;
 use crate::tree::{ObjectName, OpenHow, Tree, TreeFile, WhenGone};
 use crate::{Caller, private};
 pub use beneath::path_of;
-use beneath::{Place, ProcPath};
+use beneath::{Place, ProcPath, is_another};
 use caller::Names;
 use file::{DirectoryFile, XATTR_BYTES_MAX, flags_of, give_object, make};
 use file_systems::FileSystems;
@@ -298,12 +298,6 @@ impl DirectoryTree {
         }
         Ok(Some(Arc::new(file)))
     }
-}
-
-/// Whether a path leads to another file than it did, or to none.
-fn is_another(error: &io::Error) -> bool {
-    let errnos = [libc::ESTALE, libc::ENOENT, libc::ENOTDIR, libc::ELOOP, libc::ENXIO];
-    error.raw_os_error().is_some_and(|errno| errnos.contains(&errno))
 }
 
 /// Fails if a path leads into the server's own folder.
