@@ -1,7 +1,7 @@
 //! Locks that programs ask for, where they hold among several machines: each is tried until it is given.
 //!
-//! Who has a lock does not know who waits for it, so it is asked for again, at first after a millisecond. One thread does that for all, so that
-//! no number of waiting programs keeps those threads that give locks back.
+//! Who has a lock does not know who waits for it, so it is asked for again, at first after a millisecond. One thread does that for all, so
+//! that no number of waiting programs keeps those threads that give locks back.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,11 +1,11 @@
 //! Locks of files, among the clients of a server: who has which, and which of them count when the server was started anew.
 //!
-//! A lock is of bytes, as of `fcntl(2)`, or of an open file, as of `flock(2)`; neither kind knows of the other. It is a client's, under a number
-//! that the client chose for whom it has taken it, and lasts until it is given back or the client's session ends.
+//! A lock is of bytes, as of `fcntl(2)`, or of an open file, as of `flock(2)`; neither kind knows of the other. It is a client's, under a
+//! number that the client chose for whom it has taken it, and lasts until it is given back or the client's session ends.
 //!
-//! Locks are in memory. When a server is started again while clients may have held locks, there is a grace: for that time a lock is only given to
-//! who had it from a process before, and nobody can have had since: what is [noted](Note) says which processes and sessions these are. A client that
-//! comes back later finds its lock lost.
+//! Locks are in memory. When a server is started again while clients may have held locks, there is a grace: for that time a lock is only
+//! given to who had it from a process before, and nobody can have had since: what is [noted](Note) says which processes and sessions these
+//! are. A client that comes back later finds its lock lost.
 //!
 //! Nobody waits here: whoever wants a lock that another one has is told so, and asks again.
 
@@ -61,7 +61,8 @@ pub type From = (u64, u64);
 /// What a process of a server finds of those before. It is durable before clients are told anything that it would not allow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Note {
-    /// The processes that a lock may be had from: each adds itself when it begins, and is alone once it gives a lock to somebody who had none.
+    /// The processes that a lock may be had from: each adds itself when it begins, and is alone once it gives a lock to somebody who had
+    /// none.
     pub processes: Vec<u64>,
     /// The sessions whose locks were free before the process ended.
     pub ended: Vec<u64>,
@@ -179,8 +180,8 @@ impl FileLocks {
         self.grace_ends.is_some_and(|end| now < end)
     }
 
-    /// Gives a session a lock, in place of what its owner has of these bytes, or takes these from it. `again`: it had the lock from a process
-    /// before.
+    /// Gives a session a lock, in place of what its owner has of these bytes, or takes these from it. `again`: it had the lock from a
+    /// process before.
     ///
     /// # Errors
     /// Why not; what the owner has of these bytes stays as it is.

@@ -1,3 +1,5 @@
+//! What locks of files promise: beside a table of bytes, among sessions, over restarts.
+
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 

@@ -185,9 +185,9 @@ record! {
 }
 
 record! {
-    /// Takes a lock of a file for an owner, in place of what that has of these bytes; one of no kind gives them back. Never waits: `EAGAIN` if
-    /// somebody else has it, `EBUSY` while it is kept for who had it before the server was started anew, `ESTALE` if it may have been another's
-    /// since, `ENOLCK` if the session has as many as it may, `EOPNOTSUPP` if locks hold among one client's programs only.
+    /// Takes a lock of a file for an owner, in place of what that has of these bytes; one of no kind gives them back. Never waits: `EAGAIN`
+    /// if somebody else has it, `EBUSY` while it is kept for who had it before the server was started anew, `ESTALE` if it may have been
+    /// another's since, `ENOLCK` if the session has as many as it may, `EOPNOTSUPP` if locks hold among one client's programs only.
     SetLock {
         /// The open file.
         handle: u32,

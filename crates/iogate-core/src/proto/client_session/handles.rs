@@ -179,7 +179,8 @@ impl<U> Handles<U> {
         self.locks.begin(file, lock)
     }
 
-    /// Calls `again` with what asks for the locks of a file that was opened again, if it was; they are `from` that process of the server, and that session.
+    /// Calls `again` with what asks for the locks of a file that was opened again, if it was; they are `from` that process of the server,
+    /// and that session.
     pub(super) fn lock_again(&self, number: u32, from: From, mut again: impl FnMut(Request<'_>, &U)) {
         let Some(handle) = self.by_number.get(&number).filter(|handle| handle.standing == Standing::Fresh)
         else {

@@ -1,3 +1,5 @@
+//! What a client asks for again, and what it takes for lost.
+
 use alloc::string::String;
 use alloc::vec::Vec;
 use alloc::{format, vec};
