@@ -71,8 +71,8 @@ pub type Own<C, U> = fn(Request<'_>, &U) -> C;
 /// - No server is sent a request with more data than it says in its Welcome that it takes in one: such a request fails alone.
 /// - A new session begins with the files that are open and not being renamed, under their handles and present paths. Nothing else is
 ///   sent until these are answered. Who uses one that could not be opened again is told `ESTALE`; so is who uses one whose objects are
-///   others by now, or one of whose locks is not given again, which is closed at once. If a file turns out to have been renamed meanwhile, it
-///   is opened again at its new path.
+///   others by now, or one of whose locks is not given again, which is closed at once. If a file turns out to have been renamed meanwhile,
+///   it is opened again at its new path.
 /// - Requests wait for [`retry_for`](SessionConfig::retry_for), from the loss of a connection on, and then fail; so does what is submitted
 ///   until there is a connection. A connection that is lost again before anything was answered does not start that time anew.
 #[derive(Debug)]
