@@ -69,7 +69,7 @@ pub struct Note {
 }
 
 /// Most processes and ended sessions that are noted. With more, nobody is given a lock again.
-const NOTED_MAX: usize = 1024;
+const NOTED_MAX: usize = 16_384;
 
 impl Note {
     fn has(&self, (process, session): From) -> bool {
