@@ -190,13 +190,14 @@ fn what_is_no_lock_is_refused() {
 #[test]
 fn a_session_has_so_many_and_no_more() {
     let mut locks = FileLocks::default();
-    let one = |number: u64| bytes(lock::SHARED, 1, 2 * number, 2 * number);
-    for number in 0..LOCKS_PER_SESSION_MAX as u64 {
-        locks.set(Time::ZERO, 1, FILE, &one(number), None).unwrap();
+    let file = |inode: u64| Identity { inode, ..FILE };
+    let wish = whole(lock::SHARED, 1);
+    for inode in 0..LOCKS_PER_SESSION_MAX as u64 {
+        locks.set(Time::ZERO, 1, file(inode), &wish, None).unwrap();
     }
-    let further = one(LOCKS_PER_SESSION_MAX as u64);
-    assert_eq!(locks.set(Time::ZERO, 1, FILE, &further, None), Err(Denied::TooMany));
-    locks.set(Time::ZERO, 2, FILE, &further, None).unwrap();
-    locks.set(Time::ZERO, 1, FILE, &bytes(lock::NONE, 1, 0, 0), None).unwrap();
-    locks.set(Time::ZERO, 1, FILE, &further, None).unwrap();
+    let further = file(LOCKS_PER_SESSION_MAX as u64);
+    assert_eq!(locks.set(Time::ZERO, 1, further, &wish, None), Err(Denied::TooMany));
+    locks.set(Time::ZERO, 2, further, &wish, None).unwrap();
+    locks.set(Time::ZERO, 1, file(0), &whole(lock::NONE, 1), None).unwrap();
+    locks.set(Time::ZERO, 1, further, &wish, None).unwrap();
 }
