@@ -103,29 +103,16 @@ impl Note {
 #[derive(Clone, Debug, Default)]
 struct Spaces([RangeLocks<Owner>; 2]);
 
-/// What a [`Lock`] says.
-struct Wish {
-    space: usize,
-    kind: Option<Kind>,
-    range: ByteRange,
-}
-
-impl Wish {
-    fn of(lock: &Lock) -> Option<Wish> {
-        let space = usize::from(lock.space);
-        let range = ByteRange::new(lock.first, lock.last)?;
-        (space < 2).then_some(Wish { space, kind: kind_of(lock)?, range })
-    }
-}
-
-/// What kind a lock is of, the inner `None`: none. The outer one: it says nothing that is known.
-pub(crate) fn kind_of(lock: &Lock) -> Option<Option<Kind>> {
-    match lock.kind {
-        lock::NONE => Some(None),
-        lock::SHARED => Some(Some(Kind::Shared)),
-        lock::EXCLUSIVE => Some(Some(Kind::Exclusive)),
-        _ => None,
-    }
+/// What a lock is of, of which kind (`None`: it is given back), and of which bytes; the outer `None`: there is no such lock.
+pub(crate) fn asked(lock: &Lock) -> Option<(usize, Option<Kind>, ByteRange)> {
+    let kind = match lock.kind {
+        lock::NONE => None,
+        lock::SHARED => Some(Kind::Shared),
+        lock::EXCLUSIVE => Some(Kind::Exclusive),
+        _ => return None,
+    };
+    let range = ByteRange::new(lock.first, lock.last)?;
+    (lock.space <= lock::FILE).then_some((lock.space.into(), kind, range))
 }
 
 impl FileLocks {
@@ -193,12 +180,12 @@ impl FileLocks {
         lock: &Lock,
         again: Option<From>,
     ) -> Result<(), Denied> {
-        let wish = Wish::of(lock).ok_or(Denied::Malformed)?;
+        let (space, kind, range) = asked(lock).ok_or(Denied::Malformed)?;
         let key = (file.inode, file.generation);
-        let Some(kind) = wish.kind else {
+        let Some(kind) = kind else {
             let Some(spaces) = self.files.get_mut(&key) else { return Ok(()) };
             let before = spaces.len();
-            spaces.0[wish.space].unlock((session, lock.owner), wish.range);
+            spaces.0[space].unlock((session, lock.owner), range);
             let after = spaces.len();
             self.counted(session, before, after);
             self.forget_if_free(key);
@@ -215,8 +202,8 @@ impl FileLocks {
         }
         let spaces = self.files.entry(key).or_default();
         let before = spaces.len();
-        let held = Held { owner: (session, lock.owner), kind, range: wish.range, process: lock.process };
-        let given = spaces.0[wish.space].lock(held);
+        let held = Held { owner: (session, lock.owner), kind, range, process: lock.process };
+        let given = spaces.0[space].lock(held);
         let after = spaces.len();
         self.counted(session, before, after);
         self.forget_if_free(key);
@@ -228,10 +215,9 @@ impl FileLocks {
     /// # Errors
     /// There is no such lock.
     pub fn holder(&self, session: u64, file: Identity, lock: &Lock) -> Result<Option<Held<Owner>>, Denied> {
-        let wish = Wish::of(lock).ok_or(Denied::Malformed)?;
-        let Some(kind) = wish.kind else { return Err(Denied::Malformed) };
+        let Some((space, Some(kind), range)) = asked(lock) else { return Err(Denied::Malformed) };
         let Some(spaces) = self.files.get(&(file.inode, file.generation)) else { return Ok(None) };
-        Ok(spaces.0[wish.space].in_the_way((session, lock.owner), kind, wish.range))
+        Ok(spaces.0[space].in_the_way((session, lock.owner), kind, range))
     }
 
     /// A session has ended: what it had is free.

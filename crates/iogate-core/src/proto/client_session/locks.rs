@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::file_locks::{ByteRange, Held, Kind, RangeLocks, kind_of};
+use crate::file_locks::{Held, Kind, RangeLocks, asked};
 use crate::wire::{Identity, Lock, lock};
 
 /// The [`Demand::lock`](super::Demand::lock) of what asks for a lock again.
@@ -22,12 +22,6 @@ pub(super) struct Locks {
 #[derive(Debug, Default)]
 struct Spaces([RangeLocks<u64>; 2]);
 
-/// Which kind of lock is asked for, and of which bytes; `None`: there is no such lock.
-fn asked(lock: &Lock) -> Option<(Option<Kind>, ByteRange)> {
-    let range = ByteRange::new(lock.first, lock.last).filter(|_| lock.space <= lock::FILE)?;
-    Some((kind_of(lock)?, range))
-}
-
 /// What is asked for, and not answered yet.
 #[derive(Debug)]
 struct Begun {
@@ -42,10 +36,10 @@ impl Locks {
     /// [settled](Locks::settle). Returns its number.
     pub(super) fn begin(&mut self, file: Option<Identity>, lock: &Lock) -> u32 {
         let mut alone = Vec::new();
-        if let (Some(file), Some((kind, range))) = (file, asked(lock))
+        if let (Some(file), Some((space, kind, range))) = (file, asked(lock))
             && let Some(spaces) = self.files.get_mut(&(file.inode, file.generation))
         {
-            let held = &mut spaces.0[usize::from(lock.space)];
+            let held = &mut spaces.0[space];
             match kind {
                 None => held.unlock(lock.owner, range),
                 Some(Kind::Exclusive) => {}
@@ -77,9 +71,9 @@ impl Locks {
         let (Some(Begun { lock, alone, .. }), Some(file)) = (self.begun.remove(&number), file) else {
             return;
         };
-        let Some((kind, range)) = asked(&lock) else { return };
+        let Some((space, kind, range)) = asked(&lock) else { return };
         let spaces = self.files.entry((file.inode, file.generation)).or_default();
-        let held = &mut spaces.0[usize::from(lock.space)];
+        let held = &mut spaces.0[space];
         let taken = match kind {
             // It may have been taken since this was begun, and answered before.
             None => {
