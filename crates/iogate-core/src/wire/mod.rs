@@ -199,6 +199,12 @@ impl ReplyHeader {
     }
 }
 
+/// A session among others: the first eight bytes of its name, as a number.
+pub fn session_number(session: &[u8; 16]) -> u64 {
+    let [a, b, c, d, e, f, g, h, ..] = *session;
+    u64::from_le_bytes([a, b, c, d, e, f, g, h])
+}
+
 /// What people call a client, of the name in its [`Hello`], cut to a length that a server keeps.
 pub fn client_name(bytes: &[u8]) -> alloc::string::String {
     alloc::string::String::from_utf8_lossy(&bytes[..bytes.len().min(256)]).into_owned()

@@ -195,8 +195,7 @@ impl Session {
 
     /// The session among others.
     pub(super) fn number(&self) -> u64 {
-        let [a, b, c, d, e, f, g, h, ..] = self.token;
-        u64::from_le_bytes([a, b, c, d, e, f, g, h])
+        wire::session_number(&self.token)
     }
 
     /// Takes in a request that has come over a connection, with `bytes` bytes of data to write or to read.

@@ -22,7 +22,7 @@ pub use self::loss::next_pause;
 use self::outstanding::{Limits, Outstanding};
 use crate::file_locks::From;
 use crate::refusal::errno;
-use crate::wire::{Lock, NO_SESSION, Request, Welcome};
+use crate::wire::{Lock, NO_SESSION, Request, Welcome, session_number};
 use crate::{Span, Time};
 
 pub use self::outstanding::{Bound, Demand, ToWrite};
@@ -139,8 +139,7 @@ pub struct Reconnected<C> {
 
 /// Where a lock is from that is had now.
 fn from(welcome: &Welcome) -> From {
-    let [a, b, c, d, e, f, g, h, ..] = welcome.session;
-    (welcome.instance, u64::from_le_bytes([a, b, c, d, e, f, g, h]))
+    (welcome.instance, session_number(&welcome.session))
 }
 
 fn limits(welcome: &Welcome) -> Limits {
