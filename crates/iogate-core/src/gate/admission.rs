@@ -573,6 +573,15 @@ impl Gate {
         self.admission.as_ref().map_or(0, |admission| admission.later.len())
     }
 
+    /// A dispatch begins.
+    #[inline]
+    pub(super) fn note_dispatch(&mut self, now: Time, id: DispatchId) {
+        let Some(admission) = &mut self.admission else { return };
+        let (first, file, _, range) = self.service.range(id);
+        let class = ClassId(self.pending.slot(first).class);
+        admission.arbiter.dispatched(now, class, file, range);
+    }
+
     /// Charges a dispatch that ends to those whose requests it has.
     #[cold]
     pub(super) fn charge(&mut self, now: Time, id: DispatchId) {

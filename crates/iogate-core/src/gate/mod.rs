@@ -293,6 +293,7 @@ impl Gate {
                     self.end_wait(now);
                     let dispatch = self.service.begin(now, &mut self.pending);
                     self.account_dispatch(now, dispatch.id);
+                    self.note_dispatch(now, dispatch.id);
                     return Decision::Dispatch(dispatch);
                 }
                 // Of those who wait to be admitted, somebody may have something for this window.

@@ -192,7 +192,8 @@ impl Service {
         charges: &mut Vec<Charge>,
     ) {
         self.add_charge(now);
-        let Record { charge, counted, .. } = *self.record(id);
+        let Record { charge, counted, began, .. } = *self.record(id);
+        let lasted = now.since(began);
         let (took, bytes) = (u128::from(self.charge.wrapping_sub(charge) >> 4), u128::from(counted.bytes));
         for slot in self.slots(id, pending) {
             let &Slot { class, bytes: own, .. } = pending.slot(slot);
@@ -203,7 +204,10 @@ impl Service {
                     served.bytes += u64::from(own);
                     served.requests += 1;
                 }
-                None => charges.push(Charge { class, served: Served { requests: 1, bytes: own.into(), ns } }),
+                None => {
+                    let served = Served { requests: 1, bytes: own.into(), ns, lasted };
+                    charges.push(Charge { class, served });
+                }
             }
         }
     }

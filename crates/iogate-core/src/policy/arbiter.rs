@@ -11,6 +11,7 @@ use super::bucket::Buckets;
 use super::lots::{LATE, THINK_MAX};
 use super::nested::{Inner, InnerId};
 use super::order::{part, tag};
+use super::preempt::{Preemption, Reach};
 use super::{Entitlement, Leaf, Policy};
 use crate::hash::HashMap;
 use crate::request::AppId;
@@ -61,6 +62,8 @@ pub(crate) struct Served {
     pub(crate) bytes: u64,
     /// Device time, in nanoseconds.
     pub(crate) ns: u64,
+    /// How long they were in service, the last one of them if there are several.
+    pub(crate) lasted: Span,
 }
 
 /// What a class waits for, and what it has had.
@@ -108,6 +111,11 @@ pub(crate) struct Arbiter {
     pub(super) kept_since: Option<Time>,
     /// Device time left, in nanoseconds, of what was lent last: a run of no more goes.
     pub(super) lent: u64,
+    /// How many wait that may preempt a lot.
+    pub(super) may_preempt: usize,
+    /// Who preempted the open lot last, until the way back is seen, and where the last dispatch of the lot ended.
+    pub(super) preemption: Option<Preemption>,
+    pub(super) reach: Option<Reach>,
     /// Requests that are admitted and not completed.
     pub(super) admitted: usize,
 }
@@ -136,12 +144,17 @@ pub(super) struct Class {
     /// From a completion that leaves it without a request to its next request, and when the last such was.
     pub(super) think: u64,
     pub(super) idle_since: Time,
+    /// Its oldest request that waits may preempt a lot: it came when no lot would have been kept for it. One that has is in service.
+    pub(super) may_preempt: bool,
+    pub(super) has_preempted: bool,
+    /// Device time that was charged to those who have preempted its lots and that its own dispatches take, in nanoseconds: 4 s at most.
+    pub(super) credit: u32,
     pub(super) waiting: u32,
     pub(super) admitted: u32,
     pub(super) cap: Buckets,
     pub(super) floor: Buckets,
     /// Device time that it was charged of late, in nanoseconds.
-    recent: Recent<1>,
+    pub(super) recent: Recent<1>,
     /// Where caps are shared: what it is allotted, if that is not nothing; else what it was before.
     pub(super) allotted: Option<NonZeroU64>,
     /// Nothing of it may go: nothing is allotted to it.
@@ -198,6 +211,9 @@ impl Arbiter {
             last: None,
             kept_since: None,
             lent: 0,
+            may_preempt: 0,
+            preemption: None,
+            reach: None,
             admitted: 0,
         };
         arbiter.classes.push(Class::default());
@@ -226,9 +242,7 @@ impl Arbiter {
     /// A request that may run has come. True if it is admitted; else it waits behind the others of its class.
     pub(crate) fn arrives(&mut self, now: Time, app: AppId, bytes: u64) -> (ClassId, bool) {
         let id = self.open(now, app);
-        if self.classes[id.index()].is_idle() {
-            self.end_think(now, id);
-        }
+        let may_preempt = self.classes[id.index()].is_idle() && self.end_think(now, id);
         let is_alone = !self.is_asked() && self.admitted == self.classes[id.index()].admitted as usize;
         let conforms = self.all_conform_at(id) <= now;
         let class = &mut self.classes[id.index()];
@@ -248,6 +262,8 @@ impl Arbiter {
         class.waiting_bytes += bytes;
         self.has_lack |= class.is_stopped;
         if class.waiting == 0 {
+            class.may_preempt = may_preempt;
+            self.may_preempt += usize::from(may_preempt);
             self.come(id);
             self.wait(now, id);
             self.rank(now, id);
@@ -259,7 +275,9 @@ impl Arbiter {
 
     /// A request of those that wait is admitted: as [`Arbiter::next`] says, or because somebody else's waits for it.
     pub(crate) fn admit(&mut self, now: Time, id: ClassId, bytes: u64) {
-        self.classes[id.index()].waiting_bytes -= bytes;
+        let class = &mut self.classes[id.index()];
+        class.waiting_bytes -= bytes;
+        self.may_preempt -= usize::from(core::mem::take(&mut class.may_preempt));
         let mut at = Some(id);
         while let Some(of) = at {
             self.classes[of.index()].waiting -= 1;
@@ -270,8 +288,9 @@ impl Arbiter {
     }
 
     /// Requests of a class are completed.
-    pub(crate) fn completed(&mut self, now: Time, id: ClassId, served: Served) {
+    pub(crate) fn completed(&mut self, now: Time, id: ClassId, mut served: Served) {
         self.admitted -= served.requests as usize;
+        served.ns = self.charge_preemption(now, id, &served);
         let each = (served.ns / u64::from(served.requests.max(1))).max(1);
         let class = &mut self.classes[id.index()];
         class.estimate = if class.estimate == 0 { each } else { (class.estimate * 7 + each).div_ceil(8) };
@@ -290,7 +309,7 @@ impl Arbiter {
 
     /// Corrects by what it took what was charged to a class before. True if it may have its next lot before it would be found, or while
     /// caps run out.
-    fn settle(&mut self, now: Time, id: ClassId, Served { requests, bytes, ns: took }: Served) -> bool {
+    fn settle(&mut self, now: Time, id: ClassId, Served { requests, bytes, ns: took, .. }: Served) -> bool {
         let weight = self.weight(id);
         let class = &mut self.classes[id.index()];
         class.recent.add(now, [took]);
@@ -340,16 +359,17 @@ impl Arbiter {
         waiting.map(|id| self.is_capped(id))
     }
 
-    /// Somebody is back, or comes for the first time.
-    fn end_think(&mut self, now: Time, id: ClassId) {
+    /// Somebody is back, or comes for the first time. True if no lot was kept for it, or would be for others that think like that.
+    fn end_think(&mut self, now: Time, id: ClassId) -> bool {
         self.charge_kept(now, id);
         let class = &mut self.classes[id.index()];
         if class.estimate == 0 {
             // It has not been there before: nothing says how long it thinks.
-            return;
+            return true;
         }
         let thought = now.since(class.idle_since).as_nanos().min(2 * THINK_MAX);
         class.think = if class.think == 0 { thought } else { (class.think * 7 + thought) / 8 };
+        thought.max(class.think) >= THINK_MAX
     }
 
     fn weight(&self, id: ClassId) -> u32 {
@@ -475,6 +495,7 @@ impl Arbiter {
             let virtual_time = self.inners[class.within.index()].virtual_time;
             let has_debts = class.finish > virtual_time || class.cap.conforms_at(Span::ZERO) > now;
             if is_known && class.is_idle() && !has_debts {
+                self.preemption = self.preemption.filter(|one| one.by != id);
                 self.of_app.remove(&class.app);
                 self.free.push(id);
                 return;

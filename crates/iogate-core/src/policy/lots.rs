@@ -6,6 +6,8 @@
 //! has an arm, nobody else is in service during a lot, and who is back before it were worth the way there and back is waited for; only the
 //! gaps of others are lent, one dispatch at once.
 //!
+//! Who thinks for longer has one request at a time in the midst of others' lots ([preempt](super::preempt)).
+//!
 //! Above `twins` a lot that is opened because nothing that was admitted is for the window's target is for the least tag of those that have
 //! something for it, and only that is admitted: what is for other targets stays with the policy, or it would all be served by arrival.
 //! What waits for another window's target keeps nobody out.
@@ -88,6 +90,9 @@ impl Arbiter {
         let capped = self.capped.first().map(|(_, at, _)| *at);
         let soonest = [capped, due].into_iter().flatten().min();
         let idle = soonest.map_or(Next::Idle, |at| Next::Wait(at, WaitReason::Cap));
+        if let Some(id) = self.preempts(now) {
+            return Next::Admit(id);
+        }
         let first = has.map(|has| self.first_with(InnerId::NONE, has));
         if work == Work::Here || first == Some(None) {
             return idle;
@@ -131,7 +136,9 @@ impl Arbiter {
         let worth = class.estimate.max(self.jump.as_nanos()).min(THINK_MAX);
         let back = class.idle_since + Span::from_nanos(class.think + worth);
         if class.budget > 0 && class.think < worth && back > now && self.is_asked() {
-            self.kept_since.get_or_insert(now);
+            if self.admitted == 0 {
+                self.kept_since.get_or_insert(now);
+            }
             return Gap::Kept(Some(back));
         }
         self.charge_kept(now, id);
@@ -146,17 +153,33 @@ impl Arbiter {
         }
     }
 
-    /// Who takes a slot that whoever has the lot leaves free: one request of it goes, or a run, and the lot stays where it is.
-    fn lend(&mut self, from: ClassId, to: Option<ClassId>) -> ClassId {
-        self.bound_claim(from);
-        let id = to.unwrap_or_else(|| self.descend(None));
-        self.lent = self.lot.as_nanos();
+    /// Charges device time to somebody, beside what its requests take.
+    pub(super) fn charge_more(&mut self, now: Time, id: ClassId, ns: u64) {
+        let mut at = Some(id);
+        while let Some(of) = at {
+            let weight = self.entitlement(of).weight;
+            self.classes[of.index()].finish += tag(ns, weight);
+            at = self.branch_of(of);
+        }
+        self.rank_branches(now, id);
+    }
+
+    /// What a class has is charged from its start tag on.
+    pub(super) fn start(&mut self, id: ClassId) {
         let mut at = Some(id);
         while let Some(of) = at {
             let class = &mut self.classes[of.index()];
             class.finish = class.finish.max(class.since);
             at = self.branch_of(of);
         }
+    }
+
+    /// Who takes a slot that whoever has the lot leaves free: one request of it goes, or a run, and the lot stays where it is.
+    fn lend(&mut self, from: ClassId, to: Option<ClassId>) -> ClassId {
+        self.bound_claim(from);
+        let id = to.unwrap_or_else(|| self.descend(None));
+        self.lent = self.lot.as_nanos();
+        self.start(id);
         id
     }
 
@@ -251,13 +274,7 @@ impl Arbiter {
         let class = &mut self.classes[id.index()];
         let kept = now.since(since).as_nanos().min(class.budget);
         class.budget -= kept;
-        let mut at = Some(id);
-        while let Some(of) = at {
-            let weight = self.entitlement(of).weight;
-            self.classes[of.index()].finish += tag(kept, weight);
-            at = self.branch_of(of);
-        }
-        self.rank_branches(now, id);
+        self.charge_more(now, id, kept);
     }
 
     pub(super) fn begin_lot(&mut self, id: ClassId) {
@@ -270,5 +287,6 @@ impl Arbiter {
             at = self.branch_of(of);
         }
         (self.last, self.kept_since) = (Some(id), None);
+        self.forget_preemption();
     }
 }

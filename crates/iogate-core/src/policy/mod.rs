@@ -33,6 +33,7 @@ mod lots;
 mod nested;
 mod order;
 mod paths;
+mod preempt;
 #[cfg(test)]
 mod tests;
 

@@ -32,11 +32,13 @@ struct App {
     from: u64,
     /// Of each so many requests the last one is asked for so much later.
     late: (u64, u64),
+    /// Whether each goes on where the one before ended.
+    in_order: bool,
 }
 
 impl App {
-    fn greedy(outstanding: u32, bytes: u32) -> App {
-        App { outstanding, bytes, think: 0, from: 0, late: (u64::MAX, 0) }
+    const fn greedy(outstanding: u32, bytes: u32) -> App {
+        App { outstanding, bytes, think: 0, from: 0, late: (u64::MAX, 0), in_order: false }
     }
 }
 
@@ -130,8 +132,9 @@ impl World {
                     target: None,
                     issued: None,
                 };
-                // Not contiguous: each is a dispatch.
-                offsets[app] += 2 * u64::from(bytes);
+                // Where runs are taken, each is a dispatch nevertheless.
+                let gap = if apps[app].in_order { 0 } else { u64::from(bytes) };
+                offsets[app] += u64::from(bytes) + gap;
                 of_request.insert(id, app);
                 gate.submit(Time::from_nanos(now), &request).unwrap();
             }

@@ -35,10 +35,7 @@ fn a_floor_starves_nobody_when_storage_goes_on_that_has_hung() {
 }
 
 /// For each request of 1 MiB 25 of 4 KiB: 52 ms at 500 a second, and 55 ms at 20 MiB/s.
-const MIX: [App; 2] = [
-    App { outstanding: 1, bytes: 1 << 20, think: 0, from: 0, late: (u64::MAX, 0) },
-    App { outstanding: 25, bytes: 4 << 10, think: 0, from: 0, late: (u64::MAX, 0) },
-];
+const MIX: [App; 2] = [App::greedy(1, 1 << 20), App::greedy(25, 4 << 10)];
 const BOTH: Rate = Rate { bytes: NonZeroU64::new(20 << 20), requests: NonZeroU64::new(500) };
 
 /// What the mix gets in four seconds, in bytes and requests, beside one that is entitled to nearly all.

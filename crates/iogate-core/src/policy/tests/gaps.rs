@@ -1,5 +1,7 @@
 //! Who keeps a lot while it has nothing that waits, and who has the slots meanwhile.
 
+use alloc::format;
+
 use super::*;
 
 /// Of all requests, the parts that three applications with weights 4, 2 and 1 have, in thousandths, at a device that takes 51 us for each.
@@ -155,5 +157,36 @@ fn who_asked_for_little_for_long_does_not_have_everything_then() {
             longest < 16 * MS,
             "{longest} ns without any of the other's, {depth} at once, {think} ns between"
         );
+    }
+}
+
+/// Who asks for one request now and then has its share of an arm, the way there and back included: it does not wait for whole lots of
+/// those who ask for much, and these have theirs of what they have alone.
+#[test]
+fn who_asks_for_one_now_and_then_has_its_share_of_an_arm() {
+    let jump = 8 * MS;
+    for (depth, bytes, until) in
+        [(1, 4096, 4), (4, 4096, 4), (16, 4096, 4), (1, 1 << 20, 20), (4, 1 << 20, 20)]
+    {
+        let world = World {
+            policy: Policy::default(),
+            scheduler: SchedulerKind::Fifo,
+            depth,
+            jump,
+            prices: Some(jumps_of(jump)),
+        };
+        let little = App { think: 10 * MS, ..App::greedy(1, 4096) };
+        let much = App { in_order: true, ..App::greedy(4, bytes) };
+        let done = world.run(&[little, much, much], until * 1_000 * MS);
+        let [had, much_had, more_had] =
+            [0, 1, 2].map(|app| done.iter().filter(|one| one.app == app).count() as u64);
+        let alone = world.run(&[much], until * 1_000 * MS).len() as u64;
+        let parts = [much_had, more_had].map(|had| 1_000 * had / alone);
+        let what =
+            format!("{had} in {until} s, {parts:?} of what they have alone, {depth} at once of {bytes}");
+        assert!(parts.iter().all(|part| *part >= 300), "{what}");
+        // Behind requests of 1 MiB that are in service already it waits for longer than it thinks.
+        let due = until * 1_000 * MS / 3 / (2 * jump);
+        assert!(had >= due * if bytes == 4096 { 95 } else { 60 } / 100, "{what}, {due} are due");
     }
 }

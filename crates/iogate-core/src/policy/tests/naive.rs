@@ -34,7 +34,12 @@ struct Class {
     /// Bytes of those that wait; requests in service. A branch has neither of its own.
     waits: VecDeque<u64>,
     serves: u32,
-    /// All that it was charged, by completions.
+    /// Its oldest that waits may preempt a lot; one that has is in service.
+    may_preempt: bool,
+    has_preempted: bool,
+    /// What others were charged instead of it, and its requests will take.
+    credit: u64,
+    /// All that its requests took.
     had: u64,
 }
 
@@ -54,6 +59,9 @@ struct Naive {
     last: Option<usize>,
     /// Since when a slot is kept free for that one.
     kept_since: Option<u64>,
+    /// Who preempted that one's lot, and whether its request was dispatched since; where the lot's last dispatch ended.
+    preempted_by: Option<(usize, bool)>,
+    reach: Option<(u32, u64)>,
     /// In which branches applications were placed that have not come yet.
     placed: BTreeMap<AppId, AppId>,
 }
@@ -68,6 +76,8 @@ impl Naive {
             top: (0, 0),
             last: None,
             kept_since: None,
+            preempted_by: None,
+            reach: None,
             placed: BTreeMap::new(),
         };
         for (app, branch) in &policy.branches {
@@ -200,6 +210,60 @@ impl Naive {
             *time = start.max(*time);
         }
         (self.last, self.kept_since) = (Some(class), None);
+        (self.preempted_by, self.reach) = (None, None);
+    }
+
+    /// Who is next and may come in the midst of the open lot.
+    fn preempts(&mut self, now: u64) -> Option<usize> {
+        let last = self.last.filter(|_| self.is_asked(now))?;
+        let is_open = self.classes[last].budget > 0 || self.classes[last].serves > 0;
+        let class = self.descend(now, false);
+        if class == last || !is_open || !self.classes[class].may_preempt {
+            return None;
+        }
+        // Where their branches part: it had no more than whoever has the lot, and would still not if it went.
+        let takes = self.classes[class].estimate.max(2 * self.jump);
+        let pairs = || {
+            self.chain(class).into_iter().flat_map(|at| self.chain(last).into_iter().map(move |of| (at, of)))
+        };
+        let (at, of) =
+            pairs().find(|(at, of)| at != of && self.classes[*at].within == self.classes[*of].within)?;
+        if self.key(at) + tag(takes, self.classes[at].entitlement.weight) > self.classes[of].finish {
+            return None;
+        }
+        self.charge_kept(now, last);
+        for at in self.chain(class) {
+            self.classes[at].finish = self.key(at);
+        }
+        self.classes[class].has_preempted = true;
+        self.preempted_by = Some((class, false));
+        Some(class)
+    }
+
+    /// A request is dispatched.
+    fn dispatched(&mut self, class: usize, file: u32, [offset, end]: [u64; 2]) {
+        if self.last == Some(class) {
+            let goes_on = self.reach == Some((file, offset));
+            self.reach = Some((file, end));
+            if let Some((by, true)) = self.preempted_by {
+                self.preempted_by = None;
+                if goes_on {
+                    self.charge_instead(by, self.jump);
+                }
+            }
+        } else if self.preempted_by.is_some_and(|(by, _)| by == class) {
+            self.preempted_by = Some((class, true));
+        }
+    }
+
+    /// Charges to a class what the requests of the lot will take.
+    fn charge_instead(&mut self, class: usize, ns: u64) {
+        let Some(last) = self.last.filter(|last| *last != class) else { return };
+        self.classes[last].credit += ns;
+        for at in self.chain(class) {
+            let weight = self.classes[at].entitlement.weight;
+            self.classes[at].finish += tag(ns, weight);
+        }
     }
 
     fn take(&mut self, now: u64, class: usize, bytes: u64) {
@@ -284,7 +348,8 @@ impl Naive {
         let worth = one.estimate.max(self.jump).min(8 * MS);
         let back = one.idle_since + one.think + worth;
         if is_asked && one.think < worth && back > now {
-            self.kept_since = self.kept_since.or(Some(now));
+            let serves = self.classes.iter().any(|one| one.serves > 0);
+            self.kept_since = self.kept_since.or((!serves).then_some(now));
             return Some(Gap::Kept(Some(back)));
         }
         self.charge_kept(now, class);
@@ -323,12 +388,15 @@ impl Naive {
             self.classes.push(Class { app, within, entitlement, ..Class::default() });
             self.classes.len() - 1
         });
+        let mut may_preempt = false;
         if self.waiting(class) == 0 && self.serving(class) == 0 {
             self.charge_kept(now, class);
             let one = &mut self.classes[class];
+            may_preempt = true;
             if one.estimate > 0 {
                 let thought = (now - one.idle_since).min(16 * MS);
                 one.think = if one.think == 0 { thought } else { (one.think * 7 + thought) / 8 };
+                may_preempt = thought >= 8 * MS || one.think >= 8 * MS;
             }
         }
         let others = (0..self.classes.len()).filter(|at| *at != class).any(|at| self.classes[at].serves > 0);
@@ -346,6 +414,7 @@ impl Naive {
             return true;
         }
         if self.classes[class].waits.is_empty() {
+            self.classes[class].may_preempt = may_preempt;
             self.come(class);
         }
         for at in self.chain(class) {
@@ -415,6 +484,9 @@ impl Naive {
         }
         let capped = all.filter(|at| self.is_capped(now, *at)).map(|at| self.conforms_at(at)).min();
         let soonest = capped.into_iter().chain(due).min();
+        if let Some(class) = self.preempts(now) {
+            return Ok(class);
+        }
         if work == Work::Here {
             return Err(soonest);
         }
@@ -493,6 +565,7 @@ impl Naive {
 
     /// Admits its first request, of those for the window if it has one.
     fn admit(&mut self, now: u64, class: usize, has: Option<&dyn Fn(u64) -> bool>) -> u64 {
+        self.classes[class].may_preempt = false;
         let waits = &mut self.classes[class].waits;
         let at = has.and_then(|has| waits.iter().position(|bytes| has(*bytes))).unwrap_or(0);
         let bytes = waits.remove(at).unwrap();
@@ -505,9 +578,17 @@ impl Naive {
         one.budget > 0 && !one.waits.is_empty() && !self.is_held_back(now, class)
     }
 
-    fn completed(&mut self, now: u64, class: usize, took: u64) {
+    fn completed(&mut self, now: u64, class: usize, took: u64, lasted: u64) {
+        let mut charged = took;
+        if self.classes[class].has_preempted {
+            self.classes[class].has_preempted = false;
+            self.charge_instead(class, lasted.min(self.jump).saturating_sub(took));
+        } else {
+            charged -= self.classes[class].credit.min(took);
+            self.classes[class].credit -= took - charged;
+        }
         let one = &mut self.classes[class];
-        let each = took.max(1);
+        let each = charged.max(1);
         one.estimate = if one.estimate == 0 { each } else { (one.estimate * 7 + each).div_ceil(8) };
         let chain = self.chain(class);
         let served: Vec<u32> = chain.iter().map(|at| self.serving(*at)).collect();
@@ -518,7 +599,7 @@ impl Naive {
             one.had += took;
             let estimated = one.outstanding / u128::from(served);
             one.outstanding -= estimated;
-            one.finish = (one.finish + tag(took, one.entitlement.weight)).saturating_sub(estimated);
+            one.finish = (one.finish + tag(charged, one.entitlement.weight)).saturating_sub(estimated);
             if is_idle {
                 one.idle_since = now;
                 one.virtual_time = one.virtual_time.max(one.finish_max);

@@ -17,6 +17,8 @@ struct Pair {
     /// Admitted, by class; then in service, with their ends.
     queue: VecDeque<(usize, ClassId, u64)>,
     serving: Vec<(u64, usize, ClassId, u64)>,
+    /// Where the last dispatch of each class ended.
+    ends: [u64; 64],
 }
 
 impl Pair {
@@ -55,6 +57,12 @@ impl Pair {
                 && let Some((class, id, took)) = self.queue.remove(place)
             {
                 self.serving.push((self.now + took, class, id, took));
+                // Those of every second class go on where the one before ended.
+                let file = self.naive.classes[class].app.0;
+                let offset = self.ends[class] + u64::from(file % 2);
+                self.ends[class] = offset + took;
+                self.real.dispatched(at, id, file, [offset, offset + took]);
+                self.naive.dispatched(class, file, [offset, offset + took]);
             }
             let work = self.work();
             // What was admitted is for the other window.
@@ -119,8 +127,10 @@ impl Pair {
         let Some((place, _)) = ends.min_by_key(|(_, one)| one.0) else { return false };
         let (end, class, id, took) = self.serving.remove(place);
         self.now = end;
-        self.real.completed(Time::from_nanos(end), id, Served { requests: 1, bytes: 1, ns: took });
-        self.naive.completed(end, class, took);
+        // Beside others it was in service for longer than it took of the device.
+        let served = Served { requests: 1, bytes: 1, ns: took, lasted: Span::from_nanos(3 * took) };
+        self.real.completed(Time::from_nanos(end), id, served);
+        self.naive.completed(end, class, took, 3 * took);
         true
     }
 
@@ -128,8 +138,10 @@ impl Pair {
     fn agree(&self) -> Result<(), TestCaseError> {
         for (at, naive) in self.naive.classes.iter().enumerate() {
             let real = self.class(at).unwrap();
-            let said = (real.finish, real.since, real.waiting as usize, real.admitted);
-            let expected = (naive.finish, naive.since, self.naive.waiting(at), self.naive.serving(at));
+            let said =
+                (real.finish, real.since, real.waiting as usize, real.admitted, u64::from(real.credit));
+            let (waiting, serving) = (self.naive.waiting(at), self.naive.serving(at));
+            let expected = (naive.finish, naive.since, waiting, serving, naive.credit);
             prop_assert_eq!(said, expected, "{} at {}", naive.app, self.now);
         }
         // Whether they have come or not.
@@ -173,6 +185,7 @@ proptest! {
             now: 0,
             queue: VecDeque::new(),
             serving: Vec::new(),
+            ends: [0; 64],
         };
         let mut comes = 0;
         for (number, arrival) in arrivals.iter().map(Some).chain([None]).enumerate() {
