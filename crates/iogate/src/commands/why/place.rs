@@ -11,7 +11,7 @@ use iogate_core::blame::{Account, Page, Sampled, window};
 use iogate_core::{AppId, Span, Time};
 use iogate_net::ThisSystem;
 use iogate_report::units;
-use iogate_report::why::Why;
+use iogate_report::why::{InForce, Why};
 use iogate_vfs::app::{application_of_user, application_of_word};
 use iogate_vfs::policy_file::System;
 use serde::Serialize;
@@ -19,7 +19,7 @@ use serde::Serialize;
 use super::counterfactual::Recorded;
 use super::{Answer, unknown};
 use crate::cli::WhyArgs;
-use crate::commands::asker::{Asker, Place, Reached, unanswered};
+use crate::commands::asker::{Asker, Place, Reached, Said, unanswered};
 use crate::commands::serve::ask;
 use crate::failure::Failure;
 use crate::output::{quoted, say};
@@ -41,6 +41,9 @@ pub(super) struct AtPlace {
     /// From how many samples amounts are known; all of the time, if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     samples: Option<u64>,
+    /// What is in force there, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    in_force: Option<String>,
     apps: Vec<Why>,
     /// Whether all are to be told of.
     #[serde(skip)]
@@ -52,9 +55,10 @@ pub(super) fn look(args: &WhyArgs, place: Place) -> Result<AtPlace, Failure> {
     let mut asker = Asker::new(place, args.export.as_deref())?;
     let storage = super::counterfactual::storage(args)?;
     let mut looked = Accounts::read(&mut asker)?;
-    let mut recorded = None;
+    let (mut recorded, mut in_force_before) = (None, None);
     if let Some(pause) = pause {
         let before = looked;
+        in_force_before = in_force(&mut asker);
         if io::stderr().is_terminal() {
             say(format_args!("looking at {} for {}", asker.place(), units::time(pause.as_nanos() as f64)));
         }
@@ -64,10 +68,12 @@ pub(super) fn look(args: &WhyArgs, place: Place) -> Result<AtPlace, Failure> {
         }
         looked = Accounts::read(&mut asker)?.since(before, asker.place())?;
     }
+    let in_force = in_force(&mut asker);
     let apps = looked.chosen(args)?;
     let name = |id: u32| looked.name(AppId(id));
     let sampled = looked.sampled.as_ref();
-    let mut apps: Vec<Why> = apps.into_iter().map(|account| Why::new(account, sampled, name)).collect();
+    let mut apps: Vec<Why> =
+        apps.into_iter().map(|account| Why::new(account, sampled, in_force.as_ref(), name)).collect();
     if let Some(recorded) = recorded {
         let mut without = Vec::new();
         for app in &args.without {
@@ -83,9 +89,24 @@ pub(super) fn look(args: &WhyArgs, place: Place) -> Result<AtPlace, Failure> {
         seconds: looked.span().as_secs_f64(),
         total: pause.is_none(),
         samples: sampled.map(|sampled| sampled.samples),
+        in_force: in_force.map(|in_force| in_force.line(in_force_before.as_ref())),
         apps,
         is_asked,
     })
+}
+
+/// What decides there, if it says so: without that, advice is what it would be of any gate.
+fn in_force(asker: &mut Asker) -> Option<InForce> {
+    let said = asker.status().ok()?;
+    let (place, export) = (quoted(asker.place().name()), asker.export().map(quoted));
+    match said {
+        Said::Mount(gate) => Some(InForce::new(place, export, &gate)),
+        Said::Server(status) => {
+            let is_asked = |name: &str| asker.export().is_none_or(|export| export == name);
+            let of_export = status.exports.into_iter().find(|export| is_asked(&export.name))?;
+            Some(InForce::new(place, export, &of_export.gate.summary))
+        }
+    }
 }
 
 /// How long the gate is looked at; `None`: what has been since the accounts began is asked for.
@@ -111,6 +132,7 @@ impl Answer for AtPlace {
 
     fn text(&self) -> String {
         let mut out = self.title() + "\n";
+        out.extend(self.in_force.as_ref().map(|in_force| in_force.clone() + "\n"));
         if self.apps.is_empty() {
             out += match self.total {
                 true => "No application has had requests in the gate yet.\n",

@@ -54,7 +54,7 @@ fn of_point(args: &WhyArgs, point: &Point) -> Result<OfPoint, Failure> {
     }
     let name =
         |id: u32| ran.apps.iter().find(|app| app.id == id).map_or(id.to_string(), |app| app.name.clone());
-    let mut apps: Vec<Why> = accounts.iter().map(|account| Why::new(account, None, name)).collect();
+    let mut apps: Vec<Why> = accounts.iter().map(|account| Why::new(account, None, None, name)).collect();
     apps.retain(|why| args.apps.is_empty() || args.apps.contains(&why.app));
     for without in &args.without {
         let other = simulate(&leave_out(scenario, without)?, scenario.seed, &mut ()).map_err(failed)?;

@@ -1,10 +1,14 @@
 //! Who slows an application down, for people: a sentence, what to do, and the account as tables.
 
+mod advice;
+
 use std::fmt::Write;
 
 use iogate_core::Span;
 use iogate_core::blame::{Account, Cause, Sampled, is_as_much};
 use serde::Serialize;
+
+pub use advice::InForce;
 
 use crate::live::printable;
 use crate::table::Table;
@@ -33,6 +37,9 @@ pub struct Why {
     pub causes: Vec<Part>,
     /// That time by application, itself included, the largest first. What is missing is nobody's.
     pub apps: Vec<Part>,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<String>,
     /// What it gains without others, if that was tried.
     pub gains: Vec<Gain>,
     /// Without whom it is not said, and why.
@@ -90,8 +97,14 @@ pub struct Doubt {
 }
 
 impl Why {
-    /// Puts an account into words; `name` has the names of applications, and `sampled` says what an account of samples is of.
-    pub fn new(account: &Account, sampled: Option<&Sampled>, name: impl Fn(u32) -> String) -> Why {
+    /// Puts an account into words; `name` has the names of applications, `sampled` says what an account of samples is of, and what is in
+    /// force is known of a gate that is up.
+    pub fn new(
+        account: &Account,
+        sampled: Option<&Sampled>,
+        in_force: Option<&InForce>,
+        name: impl Fn(u32) -> String,
+    ) -> Why {
         let scaled = sampled.map(|sampled| sampled.scaled(account));
         let account = scaled.as_ref().unwrap_or(account);
         let busy = account.busy.as_secs_f64();
@@ -109,16 +122,25 @@ impl Why {
         let named =
             |app: Option<_>| app.map_or("others".into(), |iogate_core::AppId(app)| printable(&name(app)));
         let causes = Cause::ALL.into_iter().zip(account.causes).filter(|(_, span)| *span > Span::ZERO);
-        Why {
+        let mut why = Why {
             app: named(account.app),
             busy_s: busy,
             busy_plus_minus_s: plus_minus(account.busy),
             dispatches: account.dispatches,
             causes: causes.map(|(cause, span)| part(cause.name().into(), span)).collect(),
             apps: account.apps.iter().map(|(app, span)| part(named(*app), *span)).collect(),
+            advice: None,
             gains: Vec::new(),
             doubts: Vec::new(),
-        }
+        };
+        why.advice = why.advise(in_force);
+        why
+    }
+
+    /// What to do about what takes most of its time.
+    fn advise(&self, in_force: Option<&InForce>) -> Option<String> {
+        let (cause, _) = self.main_cause().filter(|_| !self.is_too_little_sampled())?;
+        Some(advice::advice(&self.app, cause, &self.culprits(), self.for_others_percent(), in_force))
     }
 
     /// Whether it was in the gate, and in no sample.
@@ -131,6 +153,11 @@ impl Why {
         self.apps.iter().filter(|part| part.name != self.app).map(|part| part.seconds).sum()
     }
 
+    /// The same as a part of its time, in percent.
+    fn for_others_percent(&self) -> f64 {
+        self.apps.iter().filter(|part| part.name != self.app).map(|part| part.percent).sum()
+    }
+
     /// The other application that it waited for longest, if that is worth a word, and those that it waited for as long as far as an
     /// account can tell.
     pub fn culprits(&self) -> Vec<&Part> {
@@ -141,12 +168,18 @@ impl Why {
         })
     }
 
-    /// Of the time that it does not take itself, the cause of most.
+    /// Of the time that it does not take itself, the cause of most, if that is worth a word.
     fn main_cause(&self) -> Option<(Cause, &Part)> {
         let named = |part: &Part| Cause::ALL.into_iter().find(|cause| cause.name() == part.name);
         let causes = self.causes.iter().filter_map(|part| Some((named(part)?, part)));
         let others = causes.filter(|(cause, _)| *cause != Cause::Own);
-        others.max_by(|(_, one), (_, other)| one.seconds.total_cmp(&other.seconds))
+        let most = others.max_by(|(_, one), (_, other)| one.seconds.total_cmp(&other.seconds));
+        most.filter(|(_, part)| part.percent >= 100.0 * WORTH)
+    }
+
+    /// For how much of its time a request takes as long as it does, in percent.
+    fn own_percent(&self) -> f64 {
+        self.causes.iter().find(|part| part.name == Cause::Own.name()).map_or(0.0, |part| part.percent)
     }
 
     /// Who, how much, why, and what to do: a sentence each.
@@ -175,10 +208,19 @@ impl Why {
             ),
         };
         let mut said = vec![format!("{app} had requests in the gate for {busy}; {who}.")];
-        if let Some((cause, part)) = self.main_cause().filter(|(_, part)| part.percent >= 100.0 * WORTH) {
-            said.push(format!("Mostly ({:.0} %) because {}.", part.percent, cause.meaning()));
-            said.push(format!("What to do: {}.", advice(cause, &culprits)));
+        if let Some((cause, Part { percent, .. })) = self.main_cause() {
+            // What is in service or in the way may be its own, too.
+            let own =
+                if *percent > 1.1 * self.for_others_percent() { ", its own requests included" } else { "" };
+            let meaning = cause.meaning();
+            said.push(match self.own_percent() {
+                most if most > *percent => {
+                    format!("Mostly ({most:.0} %) it takes that long itself; then ({percent:.0} %) {meaning}{own}.")
+                }
+                _ => format!("Mostly ({percent:.0} %) because {meaning}{own}."),
+            });
         }
+        said.extend(self.advice.as_ref().map(|advice| format!("What to do: {advice}.")));
         for gain in &self.gains {
             let Gain { without, with_s, without_s, .. } = gain;
             let (gained, took) = (with_s - without_s, span(*with_s));
@@ -243,39 +285,14 @@ fn names(parts: &[&Part]) -> String {
     }
 }
 
-fn advice(cause: Cause, culprits: &[&Part]) -> String {
-    let who = names(culprits);
-    match cause {
-        Cause::Order => "let the programs not write where others read or write at the same time".into(),
-        Cause::Cap => "raise the cap, or send less".into(),
-        Cause::Share => format!("a larger weight than {who}"),
-        Cause::Window => "shorter windows, or a scheduler without any".into(),
-        Cause::Wait => "a scheduler that waits less, or not at all: `fifo`, `sjf`".into(),
-        Cause::HandOver => "more threads for the mount or server, or fewer programs on its processors".into(),
-        Cause::Slots | Cause::Positioning | Cause::Beside if culprits.is_empty() => {
-            "nothing that concerns others: it waits for its own requests; larger ones cost less".into()
-        }
-        Cause::Positioning => {
-            format!(
-                "longer runs: `aioli` or `mlf`; or turns (`iogate turn`), so that less of {who} comes between"
-            )
-        }
-        Cause::Slots | Cause::Beside => {
-            format!(
-                "a share for each (a policy), or turns (`iogate turn`), so that less of {who} goes at a time"
-            )
-        }
-        Cause::Own => "faster storage".into(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn why(apps: Vec<Part>, gains: Vec<Gain>, doubts: Vec<Doubt>) -> Why {
         let (app, causes) = ("a".into(), Vec::new());
-        Why { app, busy_s: 10.0, busy_plus_minus_s: None, dispatches: 7, causes, apps, gains, doubts }
+        let (busy_plus_minus_s, advice) = (None, None);
+        Why { app, busy_s: 10.0, busy_plus_minus_s, dispatches: 7, causes, apps, advice, gains, doubts }
     }
 
     #[test]
@@ -287,13 +304,13 @@ mod tests {
         let account = Account { app: Some(iogate_core::AppId(1)), busy: ms(80), dispatches: 9, causes, apps };
         let squares = 400 * (200_000u64 >> 6).pow(2);
         let sampled = Sampled { occupied: ms(8_000), sampled: ms(80), samples: 400, squares };
-        let said = Why::new(&account, Some(&sampled), |app| app.to_string()).text();
+        let said = Why::new(&account, Some(&sampled), None, |app| app.to_string()).text();
         let first = format!("1 had requests in the gate for {} +- ", time(8e9));
         assert!(said.starts_with(&first), "{said}");
         assert!(said.contains(&format!("2 slowed it down most: {} +- ", time(6e9))), "{said}");
         // One that was there between samples only.
         let none = Account { busy: Span::ZERO, causes: Default::default(), apps: Vec::new(), ..account };
-        let said = Why::new(&none, Some(&sampled), |app| app.to_string()).text();
+        let said = Why::new(&none, Some(&sampled), None, |app| app.to_string()).text();
         assert_eq!(
             said,
             "1 is too little sampled: 9 of its dispatches began, and it had nothing in the gate in any sample.\n"
