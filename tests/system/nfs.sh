@@ -121,6 +121,7 @@ nfs again "$SIDE/answers"
 # --- Root is nobody, unless it is said otherwise; and nothing is written where nothing may be.
 end_server
 serve 127.0.0.1:0
+[ "$(stat -c %a "$WORK/control")" = 600 ] || fail "others than its owner reach the socket of --control: $(stat -c %A "$WORK/control")"
 echo secret >"$SRC/roots"
 chmod 600 "$SRC/roots"
 ! timeout 20 nfs-cat "$URL/roots$HOW" 2>/dev/null | grep -q secret || fail "root of a client reads what is root's"

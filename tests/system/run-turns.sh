@@ -102,6 +102,10 @@ history "all(a['token'] < b['token'] for a, b in zip(turns, turns[1:]))"
 # Times are in milliseconds: ends and beginnings may seem to be off by a few.
 history "all(b['ago_ms'] + b['held_ms'] <= a['ago_ms'] + 5 for a, b in zip(turns, turns[1:]))"
 
+echo "== an application's name"
+IOGATE_APP=solver "$IOGATE" run --coord "$coord" --target "$data=scratch" -- bash -c "echo text >$data/named" || fail "the program failed"
+history "turns[-1]['label'].startswith('solver@')"
+
 echo "== what matches nothing"
 "$IOGATE" run --coord "$coord" --files '*.none' --files "$data/*.dat" -- bash -c "echo text >$data/a.dat" 2>"$SIDE/said"
 grep -q "fits '\*\.none'" "$SIDE/said" || fail "no warning: $(cat "$SIDE/said")"

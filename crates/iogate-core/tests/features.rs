@@ -203,6 +203,35 @@ fn what_was_long_ago_counts_less() {
     assert!(features.apps()[0].arrivals < EPOCH);
 }
 
+/// What a script does that starts a program for each file: nobody has a thousand programs.
+#[test]
+fn short_processes_are_not_told_as_so_many_programs() {
+    let said = |processes: u32, requests: u64, at_once: u32| {
+        let mut features = Features::default();
+        let mut time = 0;
+        let mut next = || {
+            time += 1_000;
+            Time::from_nanos(time)
+        };
+        for first in (0..processes).step_by(at_once as usize) {
+            let those = first..first + at_once;
+            for piece in 0..requests {
+                for client in those.clone() {
+                    features.arrived(next(), &arrival(1, client, 1, u64::from(client) << 20 | piece << 12));
+                }
+                those.clone().for_each(|client| features.completed(next(), AppId(1), ClientId(client)));
+            }
+        }
+        let words = &patterns(features.apps())[0].words;
+        words.split(" read").next().unwrap().to_owned()
+    };
+    assert_eq!(said(3_000, 1, 1), "many clients, one after another,");
+    assert_eq!(said(30, 2, 1), "30 clients, one after another,");
+    assert_eq!(said(90, 2, 3), "90 clients, 2 of them at once,", "the mean, while they come");
+    assert_eq!(said(30, 30, 1), "30 clients", "each has been there for long");
+    assert_eq!(said(32, 2, 32), "32 clients", "all of them are there");
+}
+
 /// In a table with one entry for each place these two would drive each other out.
 #[test]
 fn who_shares_a_place_with_another_one_is_counted_once() {

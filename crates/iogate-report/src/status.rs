@@ -5,11 +5,15 @@ use std::fmt::Write;
 use crate::live::{groups_around, limit, printable};
 use crate::table::Table;
 use crate::units::{bytes, count, counted, number, time};
-use iogate_core::auto::status::{Choice, Corrected, InTurns};
+use iogate_core::auto::status::{Choice, Considered, Corrected, InTurns};
 use iogate_core::stats::summary::{Distribution, Group, Summary};
 
 /// Changes of a chosen scheduler that are listed, beside the last one.
 const CHANGES_SHOWN: usize = 4;
+/// Schedulers that are listed of those that were considered.
+const CONSIDERED_SHOWN: usize = 3;
+/// How many times as fast as `fifo` is faster: what is shown has two digits.
+const FASTER: f64 = 1.005;
 
 pub(crate) fn dispatches(depth: u32) -> String {
     counted(depth.into(), "dispatch", "dispatches")
@@ -24,7 +28,7 @@ pub fn status(gate: &Summary) -> String {
     writeln!(out, "{:<12}{}", "scheduler", gate.settings()).expect("text grows");
     writeln!(out, "{:<12}{}", "depth", dispatches(gate.depth)).expect("text grows");
     if let Some(choice) = &gate.choice {
-        out.push_str(&chosen(choice));
+        out.push_str(&choice_lines(choice, ": --all has them"));
     }
     if gate.switches > 0 {
         writeln!(out, "{:<12}{}", "switches", gate.switches).expect("text grows");
@@ -38,6 +42,11 @@ pub fn status(gate: &Summary) -> String {
 
 /// Why the scheduler in force is in force.
 pub fn chosen(choice: &Choice) -> String {
+    choice_lines(choice, "")
+}
+
+/// The same, and where the rest of it is.
+fn choice_lines(choice: &Choice, where_all: &str) -> String {
     let mut out = String::new();
     let mut line = |name: &str, value: String| writeln!(out, "{name:<12}{value}").expect("text grows");
     line("chosen", format!("for {}: {}", time(choice.since_ms as f64 * 1e6), choice.why));
@@ -61,17 +70,44 @@ pub fn chosen(choice: &Choice) -> String {
         let probes = (choice.probes > 0).then(|| format!(", {}", counted(choice.probes, "probe", "probes")));
         format!("{switches} in {windows}{}{}", probes.unwrap_or_default(), error.unwrap_or_default())
     });
-    for Corrected { scheduler, factor, measured } in &choice.corrected {
-        let measured = counted((*measured).into(), "measurement", "measurements");
-        line("corrected", format!("{scheduler}: {factor:.2} times as fast as simulated, by {measured}"));
+    // How fast `fifo` is against itself says nothing, nor that others are as fast as it.
+    let others: Vec<&Considered> =
+        choice.considered.iter().filter(|considered| considered.scheduler != "fifo").collect();
+    let mut faster: Vec<&Considered> =
+        others.iter().copied().filter(|considered| considered.speed >= FASTER).collect();
+    faster.sort_by(|one, other| other.speed.total_cmp(&one.speed));
+    faster.truncate(CONSIDERED_SHOWN);
+    for Considered { scheduler, speed } in &faster {
+        line("considered", format!("{scheduler}: {speed:.2} times as fast as fifo"));
     }
-    for considered in &choice.considered {
-        line(
-            "considered",
-            format!("{}: {:.2} times as fast as fifo", considered.scheduler, considered.speed),
-        );
+    let rest = others.len() - faster.len();
+    match (rest, faster.is_empty()) {
+        (0, _) => {}
+        (_, true) => line("considered", format!("{rest}, none of them faster than fifo{where_all}")),
+        (_, false) => line("considered", format!("{rest} more, none of them faster{where_all}")),
     }
     out
+}
+
+/// All that was considered, and what measurements have said beyond it: as `iogate status --all` has it behind the rest.
+pub fn considered(choice: &Choice) -> String {
+    let mut table = Table::new(["considered", "times as fast as fifo", "corrected by", "measurements"]);
+    let corrected = |name: &str| choice.corrected.iter().find(|corrected| corrected.scheduler == name);
+    let cells = |corrected: Option<&Corrected>| match corrected {
+        Some(Corrected { factor, measured, .. }) => [format!("{factor:.2}"), count((*measured).into())],
+        None => ["-".into(), "-".into()],
+    };
+    for Considered { scheduler, speed } in &choice.considered {
+        let row = [scheduler.clone(), format!("{speed:.2}")];
+        table.row(row.into_iter().chain(cells(corrected(scheduler))));
+    }
+    // What was measured, and is not among what was simulated last.
+    let is_listed = |name: &str| choice.considered.iter().any(|considered| considered.scheduler == name);
+    for corrected in choice.corrected.iter().filter(|corrected| !is_listed(&corrected.scheduler)) {
+        let row = [corrected.scheduler.clone(), "-".into()];
+        table.row(row.into_iter().chain(cells(Some(corrected))));
+    }
+    if table.is_empty() { String::new() } else { format!("\n{table}") }
 }
 
 /// What applications get now, and what they are entitled to.
@@ -261,12 +297,23 @@ mod tests {
 chosen      for 61 s: fifo from the beginning
 in turns    with aioli(wait_max=0ns): 2 of 4 slices are over
 choices     0 changes in 190 windows, 3 probes, predictions are off by 23.1 %
-corrected   to-agg: 0.75 times as fast as simulated, by 1 measurement
-corrected   aioli(wait_max=0ns): 1.20 times as fast as simulated, by 2 measurements
-considered  fifo: 1.00 times as fast as fifo
 considered  aioli(wait_max=0ns): 1.50 times as fast as fifo
 ";
         assert_eq!(chosen(&choice), lines);
+        let table: Vec<Vec<String>> = considered(&choice)
+            .lines()
+            .filter(|line| !line.is_empty() && !line.starts_with('-'))
+            .map(|line| {
+                line.split("  ").map(|cell| cell.trim().to_owned()).filter(|cell| !cell.is_empty()).collect()
+            })
+            .collect();
+        let expected = [
+            ["considered", "times as fast as fifo", "corrected by", "measurements"],
+            ["fifo", "1.00", "-", "-"],
+            ["aioli(wait_max=0ns)", "1.50", "1.20", "2"],
+            ["to-agg", "-", "0.75", "1"],
+        ];
+        assert_eq!(table, expected);
 
         let value = serde_json::to_value(&choice).unwrap();
         assert_eq!(value["turns"], json!({ "scheduler": "aioli(wait_max=0ns)", "slices": 2 }));
@@ -279,11 +326,27 @@ considered  aioli(wait_max=0ns): 1.50 times as fast as fifo
 
         // Where nothing is measured, nothing is said of it.
         let quiet = Choice::of(&Status { turns: None, corrected: Vec::new(), ..status }, now);
-        let kept: Vec<&str> =
-            lines.lines().filter(|line| !line.contains("slices") && !line.contains("simulated")).collect();
+        let kept: Vec<&str> = lines.lines().filter(|line| !line.contains("slices")).collect();
         assert_eq!(chosen(&quiet).lines().collect::<Vec<_>>(), kept);
         let value = serde_json::to_value(&quiet).unwrap();
         assert_eq!((value.get("turns"), value.get("corrected")), (None::<&Value>, None));
         assert_eq!(serde_json::from_value::<Choice>(value).unwrap(), quiet);
+    }
+    #[test]
+    fn of_many_that_were_considered_the_fastest_are_named() {
+        let one = |name: &str, speed| Considered { scheduler: name.into(), speed };
+        let considered =
+            vec![one("fifo", 1.0), one("a", 0.5), one("b", 1.1), one("c", 0.9), one("d", 1.3), one("e", 0.7)];
+        let choice = Choice { considered, ..Choice::default() };
+        let lines = chosen(&choice);
+        let said: Vec<&str> = lines.lines().filter_map(|line| line.strip_prefix("considered  ")).collect();
+        let expected =
+            ["d: 1.30 times as fast as fifo", "b: 1.10 times as fast as fifo", "3 more, none of them faster"];
+        assert_eq!(said, expected);
+        let slower = choice.considered.iter().filter(|considered| considered.speed <= 1.0).cloned();
+        let slower = Choice { considered: slower.collect(), ..Choice::default() };
+        assert!(chosen(&slower).contains("considered  3, none of them faster than fifo\n"));
+        assert_eq!(super::considered(&choice).lines().count(), 1 + 2 + 6);
+        assert_eq!(super::considered(&Choice::default()), "");
     }
 }

@@ -27,6 +27,7 @@ impl Place {
 
     /// The place that a path lies in, which need not be there yet. Its name is what `IOGATE_PLACES` says of the nearest directory, or
     /// else follows from the mount: `TYPE:SOURCE` of a network file system, such as `nfs:server:/scratch`, and `HOST:MOUNTPOINT` of others.
+    /// A directory that a mount of iogate shows lies where its source lies: one storage is one place, through a gate or past it.
     ///
     /// # Errors
     /// If the path leads nowhere, or the list of mounts cannot be read.
@@ -35,14 +36,16 @@ impl Place {
         let directory = nearest_directory(&path)?;
         // By the name that it was called by, and by where that leads.
         let named = nearest(&settings.places, &path).or_else(|| nearest(&settings.places, &directory));
-        let name = match named {
-            Some(name) => name.to_owned(),
-            None => {
-                let node = rustix::system::uname();
-                name_by_mount(&Mount::all()?, &directory, &node.nodename().to_string_lossy())
-            }
-        };
-        Ok(Place { name, directory: Some(directory), targets: Vec::new() })
+        if let Some(name) = named {
+            return Ok(Place { name: name.to_owned(), directory: Some(directory), targets: Vec::new() });
+        }
+        let mounts = Mount::all()?;
+        let Behind { named: at, probed } = behind_gates(&mounts, directory);
+        let name = nearest(&settings.places, &at).map(str::to_owned).unwrap_or_else(|| {
+            let node = rustix::system::uname();
+            name_by_mount(&mounts, &at, &node.nodename().to_string_lossy())
+        });
+        Ok(Place { name, directory: Some(probed), targets: Vec::new() })
     }
 
     /// A name, or a path if it has a slash.
@@ -129,6 +132,45 @@ fn nearest<'a>(places: &'a [(PathBuf, String)], path: &Path) -> Option<&'a str> 
     around.max_by_key(|(directory, _)| directory.components().count()).map(|(_, name)| name.as_str())
 }
 
+/// Where a directory lies when mounts of iogate are looked behind.
+#[derive(Debug, PartialEq, Eq)]
+struct Behind {
+    /// By which the place is named.
+    named: PathBuf,
+    /// The last one on the way there that this process may enter.
+    probed: PathBuf,
+}
+
+fn behind_gates(mounts: &[Mount], directory: PathBuf) -> Behind {
+    let mut found = Behind { named: directory.clone(), probed: directory };
+    // A gate may stand in front of another one, and none in front of itself.
+    for _ in mounts {
+        let Some(behind) =
+            Mount::around(mounts, &found.named).and_then(|mount| behind_gate(mount, &found.named))
+        else {
+            break;
+        };
+        match std::fs::metadata(&behind) {
+            Ok(_) => found.probed.clone_from(&behind),
+            // Everybody calls it the same, whoever may enter it.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            // A source that this process does not see, as in a container, names nothing.
+            Err(_) => break,
+        }
+        found.named = behind;
+    }
+    found
+}
+
+/// What a directory of a mount of iogate is in its source, if that is a directory.
+fn behind_gate(mount: &Mount, directory: &Path) -> Option<PathBuf> {
+    if mount.fs_type != "fuse.iogate" || !mount.source.starts_with('/') {
+        return None;
+    }
+    let (shown, inner) = (mount.root.strip_prefix("/").ok()?, directory.strip_prefix(&mount.point).ok()?);
+    Some(Path::new(&mount.source).components().chain(shown.components()).chain(inner.components()).collect())
+}
+
 fn name_by_mount(mounts: &[Mount], directory: &Path, host: &str) -> String {
     match (network_name(mounts, directory), Mount::around(mounts, directory)) {
         (Some(name), _) => name,
@@ -197,6 +239,41 @@ mod tests {
         assert_eq!(name("/home/x"), "fuse.sshfs:a@b:");
         assert_eq!(name("/gpfs"), "gpfs:/dev/fs0");
         assert_eq!(name("/v/w"), "nfs:io2:/");
+    }
+
+    #[test]
+    fn a_gate_is_where_its_source_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("data/a/b")).unwrap();
+        let (source, stacked) = (root.join("data"), root.join("stacked"));
+        std::fs::create_dir_all(stacked.join("a")).unwrap();
+        let gate = |point: &str, source: &Path| mount(point, "fuse.iogate", &source.to_string_lossy());
+        let sub = Mount { root: "/a".into(), ..gate("/sub", &source) };
+        let mounts = [
+            mount("/", "ext4", "/dev/sda1"),
+            gate("/gate", &source),
+            gate(&stacked.to_string_lossy(), &source),
+            gate("/outer", &stacked),
+            sub,
+            gate("/unseen", "/nowhere/at/all".as_ref()),
+            gate("/servers", "io1:7000".as_ref()),
+            mount("/other", "fuse.sshfs", &source.to_string_lossy()),
+        ];
+        let at = |path: &str| behind_gates(&mounts, path.into()).named;
+        assert_eq!(at("/gate"), source);
+        assert_eq!(at("/gate/a/b"), source.join("a/b"));
+        assert_eq!(at("/sub/b"), source.join("a/b"), "a bind mount of a part");
+        for same in ["/unseen/a", "/servers/a", "/other/a", "/elsewhere"] {
+            assert_eq!(at(same), Path::new(same));
+        }
+        let behind = behind_gates(&mounts, "/gate/a".into());
+        assert_eq!(behind, Behind { named: source.join("a"), probed: source.join("a") });
+        assert_eq!(at("/outer/a"), source.join("a"), "a gate in front of a gate");
+        let itself = [gate("/", "/".as_ref())];
+        assert_eq!(behind_gates(&itself, "/".into()).named, Path::new("/"), "it comes to an end");
+        assert_eq!(name_by_mount(&mounts, &at("/gate/a"), "n1"), "n1:/");
+        assert_eq!(name_by_mount(&mounts, &at("/servers/a"), "n1"), "fuse.iogate:io1:7000");
     }
 
     #[test]

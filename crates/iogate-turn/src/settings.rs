@@ -11,6 +11,9 @@ use iogate_net::transport::{TlsClient, dial_tls};
 use iogate_net::turns::CoordinatorOptions;
 use iogate_vfs::app::JOBS;
 
+/// Characters of an application's name that are shown: an environment has room for more than a coordinator.
+const APP_CHARS_MAX: usize = 64;
+
 /// How a process waits for its turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
@@ -312,7 +315,8 @@ fn job(get: Get<'_>) -> (String, String) {
         return (name.clone(), name);
     }
     let Some((variable, job)) = JOBS.into_iter().find_map(|name| Some((name, get(name)?))) else {
-        return (String::new(), format!("pid {}", std::process::id()));
+        let app = get("IOGATE_APP").map(|app| app.chars().take(APP_CHARS_MAX).collect());
+        return (String::new(), app.unwrap_or_else(|| format!("pid {}", std::process::id())));
     };
     if variable != "SLURM_JOB_ID" {
         return (job.clone(), format!("job {job}"));
@@ -405,5 +409,20 @@ mod tests {
         let slurm = [("SLURM_JOB_ID", "8"), ("SLURM_STEP_ID", "1"), ("SLURM_CLUSTER_NAME", "big")];
         assert_eq!(party(&slurm), "8.1@big");
         assert_eq!(party(&[("PMIX_NAMESPACE", "prterun-node-77@1")]), "prterun-node-77@1");
+    }
+
+    #[test]
+    fn who_is_of_no_job_is_called_as_its_application_and_stays_alone() {
+        let who = |variables: &[(&str, &str)]| {
+            let settings = read(variables).unwrap();
+            (settings.party, settings.label)
+        };
+        let named = |party: &str, label: &str| (party.to_owned(), label.to_owned());
+        assert_eq!(who(&[("IOGATE_APP", "solver")]), named("", "solver"));
+        assert_eq!(who(&[("IOGATE_APP", "solver"), ("IOGATE_JOB", "mine")]), named("mine", "mine"));
+        assert_eq!(who(&[("IOGATE_APP", "solver"), ("PBS_JOBID", "8")]), named("8", "job 8"));
+        let long = "ä".repeat(5_000);
+        assert_eq!(who(&[("IOGATE_APP", &long)]).1.chars().count(), APP_CHARS_MAX);
+        assert_eq!(who(&[]), named("", &format!("pid {}", std::process::id())));
     }
 }

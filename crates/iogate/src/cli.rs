@@ -347,6 +347,10 @@ pub(crate) struct StatusArgs {
     #[arg(value_name = "MOUNTPOINT|ADDRESS", value_hint = ValueHint::DirPath)]
     pub(crate) place: PathBuf,
 
+    /// Everything: also each scheduler that the automatic choice has considered, at the end
+    #[arg(long)]
+    pub(crate) all: bool,
+
     /// As JSON
     #[arg(long)]
     pub(crate) json: bool,

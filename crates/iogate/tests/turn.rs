@@ -176,6 +176,39 @@ fn without_a_coordinator_it_says_so_and_goes_on_or_not() {
 }
 
 #[test]
+fn a_command_never_runs_without_a_turn_and_without_a_word() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |flags: &[&str], variables: &[(&str, &str)]| {
+        let args = [&["turn", "scratch"], flags, &["--", "echo", "it runs"]].concat();
+        let mut command = iogate(folder.path(), &args);
+        command.env_remove("IOGATE_COORD").envs(variables.iter().copied()).output().unwrap()
+    };
+    for variables in [&[][..], &[("IOGATE_COORD", "")], &[("IOGATE_POLICY", "")]] {
+        let output = run(&[], variables);
+        said(&output, 0, &["iogate: the command runs without a turn", "IOGATE_COORD"]);
+        assert_eq!(text(&output.stderr).lines().count(), 1);
+        assert_eq!(text(&output.stdout), "it runs\n");
+    }
+    for output in [run(&["--strict"], &[]), run(&[], &[("IOGATE_STRICT", "1")])] {
+        said(&output, 2, &["error: there is no coordinator", "hint: ", "--policy none"]);
+        assert_eq!(text(&output.stdout), "");
+    }
+    // Where it is asked for, as by a turn around it, nobody is told what he has said himself.
+    for output in [run(&["--policy", "none"], &[]), run(&["--strict"], &[("IOGATE_POLICY", "none")])] {
+        assert_eq!((text(&output.stdout).as_str(), text(&output.stderr).as_str()), ("it runs\n", ""));
+    }
+}
+
+#[test]
+fn who_holds_a_turn_is_called_as_its_application() {
+    let folder = tempfile::tempdir().unwrap();
+    let coordinator = start(folder.path());
+    let mut command = iogate(folder.path(), &["turn", "scratch", "--", "true"]);
+    said(&command.env("IOGATE_APP", "solver").output().unwrap(), 0, &[]);
+    assert_eq!(coordinator.status().finished[0].label, "solver");
+}
+
+#[test]
 fn a_file_system_is_calibrated_and_probed() {
     let folder = tempfile::tempdir().unwrap();
     let run = |args: &[&str]| iogate(folder.path(), &[&["probe"], args].concat()).output().unwrap();

@@ -10,6 +10,13 @@ use crate::units::{KIB, MIB, MS, SECOND};
 /// Fewer arrivals say nothing.
 pub const ARRIVALS_MIN: u32 = 16;
 
+/// Clients that are not taken for a stream of processes that come and go.
+const FEW: u32 = 4;
+/// Files, and clients that come and go, of which the number says nothing any more.
+const MANY: u32 = 256;
+/// Requests of a process that is soon over.
+const REQUESTS_FEW: u32 = 4;
+
 /// Where a client's next request begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "kebab-case"))]
@@ -109,11 +116,29 @@ impl Pattern {
         Some(pattern)
     }
 
+    /// Whether its clients are processes that end after a few requests, as those of a script do: many were seen, and few are there.
+    fn comes_and_goes(&self) -> bool {
+        self.clients >= FEW
+            && self.arrivals < REQUESTS_FEW * self.clients
+            && self.width_tenths * FEW < 10 * self.clients
+    }
+
     /// As in "8 clients read 4 KiB pieces at a stride of 64 KiB, 3 ms between them".
     fn say(&self, usual: Option<u64>) -> String {
         let many = self.clients != 1;
         let s = if many { "" } else { "s" };
-        let who = if many { format!("{} clients", self.clients) } else { "1 client".to_string() };
+        let who = match self.clients {
+            1 => "1 client".to_string(),
+            clients if self.comes_and_goes() => {
+                // As many as there is room to tell apart, or as there were requests: no number of anything that is there.
+                let clients = if clients >= MANY { "many".to_string() } else { clients.to_string() };
+                match (self.width_tenths + 5) / 10 {
+                    0 | 1 => format!("{clients} clients, one after another,"),
+                    width => format!("{clients} clients, {width} of them at once,"),
+                }
+            }
+            clients => format!("{clients} clients"),
+        };
         let does = match self.reads_percent {
             95.. => format!("read{s}"),
             ..=5 => format!("write{s}"),
@@ -134,7 +159,11 @@ impl Pattern {
             Access::Random => " at random".to_string(),
             Access::Files => String::new(),
         };
-        let files = if self.files > 1 { format!(" of {} files", self.files) } else { String::new() };
+        let files = match self.files {
+            ..2 => String::new(),
+            files if files >= MANY => " of many files".to_string(),
+            files => format!(" of {files} files"),
+        };
         let at_once = match self.outstanding_tenths {
             ..15 => String::new(),
             tenths => format!(", {} at a time", (tenths + 5) / 10),

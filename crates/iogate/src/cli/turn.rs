@@ -11,8 +11,8 @@ use super::remote::Time;
 /// Run a command when it is its turn on a file system, and hold the turn until it ends
 ///
 /// Where coordinators are, the name of the job, and the rest is taken from the environment, as by the library
-/// (IOGATE_COORD, ...). Without a coordinator, and without --strict, the command runs anyway. The exit status is the
-/// command's, or 128 and the number of the signal that has ended it; 127 if there is no such command.
+/// (IOGATE_COORD, ...). Without a coordinator, and without --strict, the command runs anyway, and a line on standard error says
+/// so. The exit status is the command's, or 128 and the number of the signal that has ended it; 127 if there is no such command.
 #[derive(Debug, Args)]
 pub(crate) struct TurnArgs {
     /// The file system: a path in it, or the name that all its clients call it

@@ -109,20 +109,21 @@ pub(crate) fn status(args: &StatusArgs) -> Result<(), Failure> {
     if let Some(form) = form {
         return print_or_watch(args.watch, true, || Ok(text(&asker()?.exposed()?, form)));
     }
-    print_or_watch(args.watch, args.json, || shown(&mut asker()?, args.json))
+    print_or_watch(args.watch, args.json, || shown(&mut asker()?, args))
 }
 
-fn shown(asker: &mut Asker, json: bool) -> Result<String, Failure> {
+fn shown(asker: &mut Asker, args: &StatusArgs) -> Result<String, Failure> {
+    let StatusArgs { json, all, .. } = *args;
     if json && let Reached::Mount(mountpoint) = asker.reach()? {
         let bytes = iogate_fuse::status(mountpoint).map_err(unanswered)?;
         return Ok(format!("{}\n", String::from_utf8_lossy(&bytes)));
     }
     match asker.status()? {
-        Said::Mount(summary) => Ok(status::status(&summary)),
+        Said::Mount(summary) => Ok(status::status(&summary) + &ask::more(&summary, all)),
         Said::Server(status) if json => {
             let json = serde_json::to_string(&status).context("the status as JSON")?;
             Ok(format!("{json}\n"))
         }
-        Said::Server(status) => Ok(ask::shown(&status)),
+        Said::Server(status) => Ok(ask::shown(&status, all)),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, OnceLock};
@@ -37,7 +37,7 @@ use crate::failure::Failure;
 use crate::fitted;
 use crate::kept::Keeper;
 use crate::metrics;
-use crate::output::{check_is_file, say};
+use crate::output::{check_is_file, print, quoted, say};
 use crate::storage::{self, Profiles};
 use crate::watched::WatchedStore;
 
@@ -51,7 +51,32 @@ const STATUS_BYTES_MAX: usize = 1 << 16;
 pub(crate) fn run(args: &MountArgs) -> Result<(), Failure> {
     // Checked here too, so that what is wrong is said by the process that was asked.
     let asked = Asked::of(args)?;
-    if args.foreground { serve(args, asked) } else { in_background() }
+    if args.foreground {
+        return serve(args, asked);
+    }
+    in_background()?;
+    if io::stdout().is_terminal() {
+        print(&mounted(args, &asked))?;
+    }
+    Ok(())
+}
+
+/// For who has typed it: what is where now, what decides, and how to look on and to end it.
+fn mounted(args: &MountArgs, asked: &Asked<'_>) -> String {
+    let what = match &asked.shown {
+        Shown::Directory(source) => quoted(source.display()),
+        Shown::Servers(endpoints) => remote::name(endpoints),
+    };
+    let status = iogate_fuse::status(args.mountpoint()).ok();
+    let status = status.and_then(|json| serde_json::from_slice::<Summary>(&json).ok());
+    let scheduler = status.map(|status| match &asked.pinned {
+        Some(_) => format!(", scheduler {}", status.scheduler),
+        None => format!(", scheduler {} (auto)", status.scheduler),
+    });
+    let (point, scheduler) = (quoted(args.mountpoint().display()), scheduler.unwrap_or_default());
+    format!(
+        "{what} is mounted at {point}{scheduler}: see `iogate status {point}`, end it by `iogate umount {point}`\n"
+    )
 }
 
 /// What is to be mounted and how, as far as that can be said before anything is begun.

@@ -12,7 +12,7 @@ use iogate_engine::Engine;
 use iogate_engine::layouts::OpenLayouts;
 use iogate_engine::store::{Backend, DirectoryOptions, DirectoryStore};
 use iogate_net::server::{self, Server};
-use iogate_net::transport::auth::Policy;
+use iogate_net::transport::auth::{self, Policy};
 use iogate_net::{Endpoint, Listener, ThisSystem};
 use iogate_nfs::port_mapper::{Registration, SOCKET};
 use iogate_nfs::{Access, Export, Lasting, Limits, ServerConfig};
@@ -34,6 +34,8 @@ use crate::storage;
 
 /// Under which the secret of handles is kept.
 const SECRET: &str = "nfs-handles";
+/// Permissions of the socket of `--control`.
+const CONTROL_MODE: u32 = 0o600;
 
 pub(crate) fn run(args: &NfsArgs) -> Result<(), Failure> {
     let pinned = args.scheduler.pinned()?;
@@ -220,7 +222,7 @@ fn answers_below(directory: &Path, read_only: bool) -> (Arc<Answers>, Option<Str
     }
 }
 
-/// What answers for the gate, to users of this machine.
+/// What answers for the gate, to root and this process's own user.
 fn control(
     args: &NfsArgs,
     tree: &Arc<DirectoryTree>,
@@ -228,8 +230,10 @@ fn control(
     layout: &MountLayout,
 ) -> Result<Option<Arc<Server>>, Failure> {
     let Some(endpoint) = &args.control else { return Ok(None) };
-    let listener =
-        Listener::bind(endpoint, Policy::Peer).context(Attempt::new(Doing::Listen, "--control"))?;
+    // It is a server of the same files, too, by a way that does not lead through the folders above them, as NFS does not: their
+    // permissions would keep nobody of this machine out.
+    let owners = auth::Access { socket_mode: Some(CONTROL_MODE), ..Policy::Peer.into() };
+    let listener = Listener::bind(endpoint, owners).context(Attempt::new(Doing::Listen, "--control"))?;
     let export = server::Export {
         read_only: args.read_only,
         striping: layout.gate,

@@ -18,6 +18,7 @@ use crate::attempt::Attempt;
 use crate::cli::RunArgs;
 use crate::commands::child::{self, Signals};
 use crate::failure::Failure;
+use crate::fitted;
 use crate::output::say;
 
 const LIBRARY: &str = "libiogate_preload.so";
@@ -147,7 +148,7 @@ fn environment(args: &RunArgs) -> Result<Environment, Failure> {
     }
     if environment.get("IOGATE_JOB").is_none() && JOBS.into_iter().all(|name| environment.get(name).is_none())
     {
-        environment.set("IOGATE_JOB", own_job());
+        environment.set("IOGATE_JOB", own_job(environment.get("IOGATE_APP").as_deref()));
     }
     let mut places = Vec::new();
     let mut patterns = Vec::new();
@@ -224,18 +225,19 @@ fn pattern_of(text: &str) -> Result<String, Failure> {
 }
 
 /// A name for a job that has none: the same in all processes that this one starts, and in the ranks of a launcher that does not
-/// name its jobs, which are its children.
-fn own_job() -> String {
+/// name its jobs, which are its children. It begins with the application's, by which people know it.
+fn own_job(app: Option<&str>) -> String {
+    let app = app.map_or_else(String::new, |app| format!("{}@", fitted::name(app)));
     let node = rustix::system::uname();
     let node = node.nodename().to_string_lossy();
     if RANKS.into_iter().any(|name| std::env::var_os(name).is_some()) {
         return format!(
-            "{node}:{}",
+            "{app}{node}:{}",
             rustix::process::getppid().map_or(0, |parent| parent.as_raw_nonzero().get())
         );
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    format!("{node}:{}:{}", std::process::id(), now.as_millis())
+    format!("{app}{node}:{}:{}", std::process::id(), now.as_millis())
 }
 
 /// Where the library is.

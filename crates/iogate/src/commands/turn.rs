@@ -1,19 +1,24 @@
 //! `iogate turn`: a command that waits for its turn.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind, IsTerminal};
 use std::ops::ControlFlow;
 use std::process::Command;
 
 use iogate_net::turns::ClaimError;
-use iogate_turn::{Place, Settings, TurnError, Turns, Wish};
+use iogate_turn::{Place, Policy, Settings, TurnError, Turns, Wish};
 
 use crate::cli::{PolicyChoice, TurnArgs};
+use anyhow::anyhow;
+
 use crate::commands::child::{self, Signals};
 use crate::failure::Failure;
 use crate::output::say;
 
 pub(crate) fn run(args: &TurnArgs) -> Result<(), Failure> {
     let turns = Turns::new(settings(args)?).map_err(Failure::usage)?;
+    if turns.settings().policy == Policy::None && !is_policy_given(args) {
+        without_turn(turns.settings().is_strict)?;
+    }
     let place = match args.place.to_str() {
         Some(text) => Place::of_text(text, turns.settings()),
         None => Place::of(args.place.as_ref(), turns.settings()),
@@ -56,6 +61,24 @@ pub(crate) fn run(args: &TurnArgs) -> Result<(), Failure> {
     std::process::exit(code)
 }
 
+/// Whether somebody has said how to wait, if only that nobody is to: within a turn, that is what commands are told.
+fn is_policy_given(args: &TurnArgs) -> bool {
+    args.policy.is_some() || std::env::var_os("IOGATE_POLICY").is_some_and(|policy| !policy.is_empty())
+}
+
+/// Nothing says by whom turns are granted. Scripts also run where there is no coordinator, so the command does too, unless `is_strict`.
+fn without_turn(is_strict: bool) -> Result<(), Failure> {
+    const HINT: &str = "set IOGATE_COORD to the coordinator's address, as in io1:7100 or unix:/run/coord, or give \
+        --policy backoff, or --policy none to run without turns";
+    if is_strict {
+        return Err(Failure::usage(anyhow!("there is no coordinator to take turns by")).hint(HINT));
+    }
+    say(
+        "iogate: the command runs without a turn, as IOGATE_COORD names no coordinator; --policy none says that this is meant",
+    );
+    Ok(())
+}
+
 /// What the environment says, and the flags.
 fn settings(args: &TurnArgs) -> Result<Settings, Failure> {
     let settings = Settings::read(&|name| match (name, args.policy) {
@@ -69,7 +92,14 @@ fn settings(args: &TurnArgs) -> Result<Settings, Failure> {
             .into(),
         ),
         ("IOGATE_STRICT", _) if args.strict => Some("1".into()),
+        // Who looks at a terminal would take a command that waits for one that hangs.
+        ("IOGATE_VERBOSE", _) if is_looked_at(name) => Some("1".into()),
         _ => std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()),
     });
     settings.map_err(Failure::usage)
+}
+
+/// Whether somebody looks on, who has not said otherwise by this variable.
+fn is_looked_at(variable: &str) -> bool {
+    std::env::var_os(variable).is_none_or(|value| value.is_empty()) && io::stderr().is_terminal()
 }

@@ -4,6 +4,7 @@ use std::fmt::{Display, Write};
 use std::time::Duration;
 
 use anyhow::Context;
+use iogate_core::stats::summary::Summary;
 use iogate_net::Endpoint;
 use iogate_net::client::{Client, ClientError, ClientOptions, Receiving};
 use iogate_net::server::{ConnectionStatus, Status};
@@ -81,8 +82,13 @@ pub(crate) fn client(endpoint: &Endpoint, export: &str, patience: Duration) -> a
     }
 }
 
+/// What the status of a gate has only if `all` is asked for.
+pub(crate) fn more(gate: &Summary, all: bool) -> String {
+    gate.choice.as_ref().filter(|_| all).map_or_else(String::new, status::considered)
+}
+
 /// A server's status for people.
-pub(crate) fn shown(status: &Status) -> String {
+pub(crate) fn shown(status: &Status, all: bool) -> String {
     let mut out = String::new();
     let mut line = |name: &str, value: String| writeln!(out, "{name:<12}{value}").expect("text grows");
     let up = units::time(status.up_ms as f64 * 1e6);
@@ -101,6 +107,7 @@ pub(crate) fn shown(status: &Status) -> String {
     for export in &status.exports {
         write!(out, "\nexport {}, {} queued\n", export.name, export.queued).expect("text grows");
         out.push_str(&status::status(&export.gate.summary));
+        out.push_str(&more(&export.gate.summary, all));
     }
     let table = connections_table(&status.connections);
     if !table.is_empty() {
