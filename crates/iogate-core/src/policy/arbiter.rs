@@ -369,7 +369,8 @@ impl Arbiter {
         }
         let thought = now.since(class.idle_since).as_nanos().min(2 * THINK_MAX);
         class.think = if class.think == 0 { thought } else { (class.think * 7 + thought) / 8 };
-        thought.max(class.think) >= THINK_MAX
+        let thinks = thought.max(class.think);
+        thinks >= self.kept_for(id)
     }
 
     fn weight(&self, id: ClassId) -> u32 {

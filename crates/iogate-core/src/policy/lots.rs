@@ -120,10 +120,19 @@ impl Arbiter {
         Next::Admit(id)
     }
 
+    /// No lot is kept for a class that thinks for as long, in nanoseconds. An arm goes to somebody else and back meanwhile.
+    pub(super) fn kept_for(&self, id: ClassId) -> u64 {
+        match self.is_exclusive() {
+            true => self.classes[id.index()].estimate.max(self.jump.as_nanos()).min(THINK_MAX),
+            false => THINK_MAX,
+        }
+    }
+
     /// What becomes of a slot that whoever has the lot leaves free: nothing that it has waits.
     fn gap(&mut self, now: Time, id: ClassId, work: Work) -> Gap {
         let class = &self.classes[id.index()];
-        let is_near = class.admitted > 0 || class.think < THINK_MAX && class.late_from() > now;
+        let kept_for = self.kept_for(id);
+        let is_near = class.admitted > 0 || class.think < kept_for && class.late_from() > now;
         if !self.is_exclusive() {
             // As long as it would have the next lot, too, this one is not over.
             let keeps = is_near && self.is_asked() && (class.budget > 0 || self.is_first(id));
@@ -133,9 +142,8 @@ impl Arbiter {
             // What waits for another window keeps no arm from those who wait for this one.
             return if work == Work::OtherWindow && self.is_asked() { Gap::Lent } else { Gap::Kept(None) };
         }
-        let worth = class.estimate.max(self.jump.as_nanos()).min(THINK_MAX);
-        let back = class.idle_since + Span::from_nanos(class.think + worth);
-        if class.budget > 0 && class.think < worth && back > now && self.is_asked() {
+        let back = class.idle_since + Span::from_nanos(class.think + kept_for);
+        if class.budget > 0 && class.think < kept_for && back > now && self.is_asked() {
             if self.admitted == 0 {
                 self.kept_since.get_or_insert(now);
             }

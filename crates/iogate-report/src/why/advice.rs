@@ -171,10 +171,7 @@ mod tests {
         let (now, mut before) = (at("fifo", Some("user")), at("mlf", None));
         before.switches = 1;
         let line = now.line(Some(&before));
-        assert_eq!(
-            line,
-            "in force: fifo; a policy by user; the scheduler was changed 2 times in this time"
-        );
+        assert_eq!(line, "in force: fifo; a policy by user; the scheduler was changed 2 times in this time");
         before.switches = 3;
         assert_eq!(now.line(Some(&before)), "in force: fifo; a policy by user");
     }

@@ -164,10 +164,17 @@ fn who_asked_for_little_for_long_does_not_have_everything_then() {
 /// those who ask for much, and these have theirs of what they have alone.
 #[test]
 fn who_asks_for_one_now_and_then_has_its_share_of_an_arm() {
-    let jump = 8 * MS;
-    for (depth, bytes, until) in
-        [(1, 4096, 4), (4, 4096, 4), (16, 4096, 4), (1, 1 << 20, 20), (4, 1 << 20, 20)]
-    {
+    // Behind requests of 1 MiB that are in service already it waits for longer than it thinks.
+    for (jump, think, depth, bytes, percent) in [
+        (8, 10, 1, 4 << 10, 95),
+        (8, 10, 4, 4 << 10, 95),
+        (8, 10, 16, 4 << 10, 95),
+        (8, 10, 1, 1 << 20, 60),
+        (8, 10, 4, 1 << 20, 60),
+        (2, 4, 1, 64 << 10, 85),
+        (2, 4, 4, 64 << 10, 85),
+    ] {
+        let (jump, until) = (jump * MS, if bytes == 1 << 20 { 20_000 * MS } else { 4_000 * MS });
         let world = World {
             policy: Policy::default(),
             scheduler: SchedulerKind::Fifo,
@@ -175,18 +182,18 @@ fn who_asks_for_one_now_and_then_has_its_share_of_an_arm() {
             jump,
             prices: Some(jumps_of(jump)),
         };
-        let little = App { think: 10 * MS, ..App::greedy(1, 4096) };
+        let little = App { think: think * MS, ..App::greedy(1, 4096) };
         let much = App { in_order: true, ..App::greedy(4, bytes) };
-        let done = world.run(&[little, much, much], until * 1_000 * MS);
+        let done = world.run(&[little, much, much], until);
         let [had, much_had, more_had] =
             [0, 1, 2].map(|app| done.iter().filter(|one| one.app == app).count() as u64);
-        let alone = world.run(&[much], until * 1_000 * MS).len() as u64;
+        let alone = world.run(&[much], until).len() as u64;
         let parts = [much_had, more_had].map(|had| 1_000 * had / alone);
-        let what =
-            format!("{had} in {until} s, {parts:?} of what they have alone, {depth} at once of {bytes}");
+        let due = until / 3 / (2 * jump + 50_960);
+        let what = format!(
+            "{had} requests, {due} are due, {parts:?} of what the others have alone: {jump} ns for a jump, {depth} at once of {bytes}"
+        );
         assert!(parts.iter().all(|part| *part >= 300), "{what}");
-        // Behind requests of 1 MiB that are in service already it waits for longer than it thinks.
-        let due = until * 1_000 * MS / 3 / (2 * jump);
-        assert!(had >= due * if bytes == 4096 { 95 } else { 60 } / 100, "{what}, {due} are due");
+        assert!(had * 100 >= due * percent, "{what}");
     }
 }

@@ -327,11 +327,18 @@ impl Naive {
         !self.chain(class).iter().any(is_behind)
     }
 
+    /// Who thinks for as long loses its lot.
+    fn kept_for(&self, class: usize) -> u64 {
+        let back_and_forth = self.classes[class].estimate.max(self.jump);
+        if self.jump < MS { 8 * MS } else { back_and_forth.min(8 * MS) }
+    }
+
     /// What becomes of a slot that whoever has the lot leaves free: it is kept, until then at most; is lent; or (`None`) the lot is over.
     fn gap(&mut self, now: u64, class: usize, work: Work) -> Option<Gap> {
         let one = self.classes[class].clone();
         let is_asked = self.is_asked(now);
-        let is_near = one.serves > 0 || one.think < 8 * MS && one.idle_since + one.think + 8 * MS > now;
+        let is_near =
+            one.serves > 0 || one.think < self.kept_for(class) && one.idle_since + one.think + 8 * MS > now;
         if self.jump < MS {
             let is_its = one.budget > 0 || self.is_first(now, class);
             return (is_near && is_asked && is_its).then_some(Gap::Lent);
@@ -345,7 +352,7 @@ impl Naive {
             return Some(if is_beside && is_asked { Gap::Lent } else { Gap::Kept(None) });
         }
         // It is back before going to somebody else and back were worth it.
-        let worth = one.estimate.max(self.jump).min(8 * MS);
+        let worth = self.kept_for(class);
         let back = one.idle_since + one.think + worth;
         if is_asked && one.think < worth && back > now {
             let serves = self.classes.iter().any(|one| one.serves > 0);
@@ -391,12 +398,13 @@ impl Naive {
         let mut may_preempt = false;
         if self.waiting(class) == 0 && self.serving(class) == 0 {
             self.charge_kept(now, class);
+            let kept_for = self.kept_for(class);
             let one = &mut self.classes[class];
             may_preempt = true;
             if one.estimate > 0 {
                 let thought = (now - one.idle_since).min(16 * MS);
                 one.think = if one.think == 0 { thought } else { (one.think * 7 + thought) / 8 };
-                may_preempt = thought >= 8 * MS || one.think >= 8 * MS;
+                may_preempt = thought >= kept_for || one.think >= kept_for;
             }
         }
         let others = (0..self.classes.len()).filter(|at| *at != class).any(|at| self.classes[at].serves > 0);

@@ -181,12 +181,12 @@ impl<U> Handles<U> {
 
     /// Calls `again` with what asks for the locks of a file that was opened again, if it was; they are `from` that process of the server,
     /// and that session.
-    pub(super) fn lock_again(&self, number: u32, from: From, mut again: impl FnMut(Request<'_>, &U)) {
+    pub(super) fn lock_again(&mut self, number: u32, from: From, mut again: impl FnMut(Request<'_>, &U)) {
         let Some(handle) = self.by_number.get(&number).filter(|handle| handle.standing == Standing::Fresh)
         else {
             return;
         };
-        for lock in handle.identity.into_iter().flat_map(|identity| self.locks.of(identity)) {
+        for lock in handle.identity.map_or_else(Vec::new, |identity| self.locks.again(identity)) {
             again(
                 Request::SetLock(SetLock { handle: number, again: from.0, session: from.1, lock }),
                 &handle.caller,

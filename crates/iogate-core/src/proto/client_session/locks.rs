@@ -104,12 +104,18 @@ impl Locks {
     /// A file's locks are lost.
     pub(super) fn forget(&mut self, file: Identity) {
         self.files.remove(&(file.inode, file.generation));
+        self.forget_alone(file);
+    }
+
+    fn forget_alone(&mut self, file: Identity) {
         let of_file = self.begun.values_mut().filter(|begun| begun.file == Some(file));
         of_file.for_each(|begun| begun.alone.clear());
     }
 
-    /// All that a file has.
-    pub(super) fn of(&self, file: Identity) -> Vec<Lock> {
+    /// All that a file has, to be asked for again. What was had alone and is to be shared is shared from then on, whatever is answered: it
+    /// is asked for as such.
+    pub(super) fn again(&mut self, file: Identity) -> Vec<Lock> {
+        self.forget_alone(file);
         let mut all = Vec::new();
         let spaces = self.files.get(&(file.inode, file.generation));
         for (space, locks) in spaces.into_iter().flat_map(|spaces| (lock::BYTES..).zip(&spaces.0)) {

@@ -122,7 +122,9 @@ fn pause(args: &WhyArgs) -> Result<Option<Duration>, Failure> {
 impl Answer for AtPlace {
     fn title(&self) -> String {
         let since = if self.total { ", since the accounts began" } else { "" };
-        let samples = self.samples.map_or_else(String::new, |samples| format!(", from {samples} samples"));
+        let samples = self.samples.map_or_else(String::new, |samples| {
+            format!(", from {}", units::counted(samples, "sample", "samples"))
+        });
         format!("{}: {}{since}{samples}", self.place, units::time(self.seconds * 1e9))
     }
 

@@ -14,6 +14,7 @@ const CONFIG: SessionConfig = SessionConfig { retry_for: Span::from_secs(10), tr
 const ESTALE: i32 = 116;
 const EBADF: i32 = 9;
 const EAGAIN: i32 = 11;
+const EBUSY: i32 = 16;
 
 fn own(request: Request<'_>, _: &u32) -> String {
     match request {
@@ -138,6 +139,29 @@ fn what_was_given_back_is_not_asked_for_again_whatever_was_answered() {
     restart(&mut session, 2);
     let said = exchange(&mut session, |_| Ok(opened(3)));
     assert_eq!(said, [("opens 1".into(), None)]);
+}
+
+/// Others may share it since then, though the client is told in the grace to ask once more.
+#[test]
+fn what_was_asked_for_again_as_shared_is_not_had_alone_any_more() {
+    let mut session = ClientSession::new(CONFIG, own, welcome(1));
+    let handle = open_file(&mut session, 3);
+    ask(&mut session, handle, lock::EXCLUSIVE, 5, 0, 99);
+    exchange(&mut session, |_| Ok(vec![]));
+    ask(&mut session, handle, lock::SHARED, 5, 0, 99);
+    let again = |session: &mut Session| {
+        let said = exchange(session, |item| match item {
+            "opens 1" => Ok(opened(3)),
+            "lock 1 5 0-99" => Err(EBUSY),
+            _ => Ok(vec![]),
+        });
+        let said = said.into_iter().map(|(item, _)| item).filter(|item| !item.starts_with("opens"));
+        said.collect::<Vec<_>>()
+    };
+    restart(&mut session, 2);
+    assert_eq!(again(&mut session), ["1 1 0 1 5 0-99", "lock 1 5 0-99"]);
+    restart(&mut session, 3);
+    assert_eq!(again(&mut session), ["2 1 0 1 5 0-99"]);
 }
 
 #[test]
