@@ -1,10 +1,10 @@
 //! One request in the midst of somebody else's lot.
 //!
 //! No lot is kept for clients that think for long (longer than an arm needs to go there and back), so that they have one request in each.
-//! Where a device has an arm lots are long. Who
-//! asks for one request now and then would wait for whole lots of others, again and again, and have a small part of its share. So such a
-//! request preempts the open lot, as soon as whoever has the lot has had as much more of its share as the request takes, with the way
-//! there and back; then the lot goes on. (CFQ and BFQ in Linux let a process that wakes up preempt others for the same reason.)
+//! Where a device has an arm lots are long. Who asks for one request now and then would wait for whole lots of others, again and again, and
+//! have a small part of its share. So such a request preempts the open lot, as soon as whoever has the lot has had as much more of its
+//! share as the request takes, with the way there and back; then the lot goes on. (CFQ and BFQ in Linux let a process that wakes up preempt
+//! others for the same reason.)
 //!
 //! Who preempts pays for the way there and back, not those whose lot it is. On the way there its request is the first that the arm goes
 //! for: it takes at least a jump, or as long as it was in service if that is less (it came from a buffer). The way back has been gone when
