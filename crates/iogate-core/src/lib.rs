@@ -56,6 +56,7 @@ pub mod gate;
 pub mod glob;
 pub mod global_policy;
 pub mod hash;
+mod heap;
 pub mod layout;
 pub mod medium;
 pub mod nearest;

@@ -14,6 +14,7 @@ use super::order::{part, tag};
 use super::preempt::{Preemption, Reach};
 use super::{Entitlement, Leaf, Policy};
 use crate::hash::HashMap;
+use crate::heap::IndexedHeaps;
 use crate::request::AppId;
 use crate::stats::Recent;
 use crate::time::{Span, Time};
@@ -23,6 +24,12 @@ use crate::wait::WaitReason;
 /// [`CLASSES_MAX`], are in the first one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ClassId(pub(crate) u16);
+
+impl From<ClassId> for u32 {
+    fn from(id: ClassId) -> u32 {
+        id.0.into()
+    }
+}
 
 impl ClassId {
     pub(crate) fn index(self) -> usize {
@@ -92,8 +99,8 @@ pub(crate) struct Arbiter {
     pub(super) has_lack: bool,
     /// Where the search for an idle class goes on.
     hand: usize,
-    /// Those that wait and may have a lot, by what they are within and start tag, or a lower one that they had before.
-    pub(super) ready: BTreeSet<(InnerId, u128, ClassId)>,
+    /// Those that wait and may have a lot, by start tag, or a lower one that they had before: a heap for each that they are within.
+    pub(super) ready: IndexedHeaps<u128>,
     /// Those that wait for their cap.
     pub(super) capped: BTreeSet<(InnerId, Time, ClassId)>,
     /// Those that wait and have a floor, by what they are within and when the next request is due.
@@ -130,9 +137,6 @@ pub(super) struct Class {
     pub(super) finish: u128,
     /// The virtual time when it began to wait.
     pub(super) since: u128,
-    /// Its key in `ready` (its tag when it was put there, or less), if it is there. An `Option` of it would be twice as large.
-    pub(super) ready_key: u128,
-    pub(super) is_ready: bool,
     /// Its key in `capped` and `due`, if it is there.
     pub(super) capped: Option<Time>,
     pub(super) due: Option<Time>,
@@ -177,9 +181,9 @@ impl Class {
         self.waiting == 0 && self.admitted == 0
     }
 
-    /// Its key in `ready`, if it is there.
-    pub(super) fn ready(&self) -> Option<u128> {
-        self.is_ready.then_some(self.ready_key)
+    /// The start tag of its next lot.
+    pub(super) fn start_tag(&self) -> u128 {
+        self.finish.max(self.since)
     }
 
     /// From when on it is away if it has no request.
@@ -201,7 +205,7 @@ impl Arbiter {
             allotments: HashMap::default(),
             has_lack: false,
             hand: 1,
-            ready: BTreeSet::new(),
+            ready: IndexedHeaps::default(),
             capped: BTreeSet::new(),
             due: BTreeSet::new(),
             inners: [Inner::around(policy.others)].into(),
@@ -319,7 +323,10 @@ impl Arbiter {
         class.finish = (class.finish + tag(took, weight)).saturating_sub(estimated);
         let (within, finish, inner) = (class.within, class.finish, class.inner);
         let is_capping = !self.capped.is_empty();
-        let is_misplaced = class.ready().is_some_and(|key| is_capping || key > finish.max(class.since));
+        let tag = class.start_tag();
+        let key = self.ready.key(within.index(), id.into());
+        let is_misplaced = key.is_some_and(|key| is_capping || key > tag);
+        let class = &mut self.classes[id.index()];
         if class.is_idle() {
             class.idle_since = now;
             if inner != InnerId::NONE {
@@ -512,13 +519,14 @@ impl Arbiter {
 
     /// Bytes of memory in use.
     pub(crate) fn allocated_bytes(&self) -> usize {
-        let entries = self.ready.len() + self.capped.len() + self.due.len();
+        let entries = self.capped.len() + self.due.len();
         self.classes.capacity() * size_of::<Class>()
             + self.of_app.allocation_size()
             + self.allotments.allocation_size()
             + self.placed.allocation_size()
             + self.inners.capacity() * size_of::<Inner>()
             + self.free.capacity() * size_of::<ClassId>()
-            + entries * size_of::<(InnerId, u128, ClassId)>()
+            + self.ready.allocated_bytes()
+            + entries * size_of::<(InnerId, Time, ClassId)>()
     }
 }

@@ -177,7 +177,7 @@ impl Arbiter {
         let mut at = Some(id);
         while let Some(of) = at {
             let class = &mut self.classes[of.index()];
-            class.finish = class.finish.max(class.since);
+            class.finish = class.start_tag();
             at = self.branch_of(of);
         }
     }
@@ -197,12 +197,10 @@ impl Arbiter {
     /// dispatch begins in would have nothing. O(classes) where nearly nobody has something.
     fn first_with(&self, inner: InnerId, has: &Has<'_>) -> Option<ClassId> {
         let (mut least, mut first) = (None, None);
-        for &(_, key, id) in self.ready_within(inner) {
-            if first.is_some_and(|((tag, _), _)| key > tag) {
-                break;
-            }
+        self.ready.up_to(inner.index(), u128::MAX, &mut |index| {
+            let id = ClassId(index as u16);
             let class = &self.classes[id.index()];
-            let at = (class.finish.max(class.since), id);
+            let at = (class.start_tag(), id);
             least = least.filter(|least| *least < at).or(Some(at));
             if first.is_none_or(|(best, _)| at < best) {
                 let found = match class.inner {
@@ -211,7 +209,8 @@ impl Arbiter {
                 };
                 first = found.map(|found| (at, found)).or(first);
             }
-        }
+            first.map_or(u128::MAX, |((tag, _), _)| tag)
+        });
         let ((least, behind), ((tag_of_first, _), found)) = (least?, first?);
         let claim = tag(self.lot.as_nanos().saturating_mul(CLAIM_LOTS), self.entitlement(behind).weight);
         if tag_of_first - least <= claim {
@@ -290,7 +289,7 @@ impl Arbiter {
         let mut at = Some(id);
         while let Some(of) = at {
             let class = &mut self.classes[of.index()];
-            class.finish = class.finish.max(class.since);
+            class.finish = class.start_tag();
             self.inners[class.within.index()].opened(class.finish);
             at = self.branch_of(of);
         }

@@ -45,8 +45,6 @@ pub(super) struct Inner {
     pub(super) virtual_time: u128,
     /// The largest tag that a completion has led to: the virtual time when nobody asks for anything any more.
     finish_max: u128,
-    /// How many of those within it may have a lot.
-    pub(super) ready: u32,
     /// The branch.
     class: ClassId,
     /// Requests of the branch that are completed, and their bytes.
@@ -331,10 +329,10 @@ impl Arbiter {
         let mut branches = core::mem::take(&mut self.toggled);
         while let Some(branch) = branches.pop() {
             let inner = self.classes[branch.index()].inner;
-            for (_, _, id) in self.ready_within(inner) {
-                match self.is_branch(*id) {
-                    true => branches.push(*id),
-                    false => each(self.classes[id.index()].app, self.is_held_back(*id)),
+            for id in self.ready.all(inner.index()).map(|index| ClassId(index as u16)) {
+                match self.is_branch(id) {
+                    true => branches.push(id),
+                    false => each(self.classes[id.index()].app, self.is_held_back(id)),
                 }
             }
         }

@@ -87,13 +87,13 @@ impl Arbiter {
         let class = &self.classes[id.index()];
         let inner = class.inner;
         // A branch waits if somebody within it does for nothing but the branch.
-        let waits = class.waiting > 0 && (inner == InnerId::NONE || self.inners[inner.index()].ready > 0);
+        let waits = class.waiting > 0 && (inner == InnerId::NONE || self.count_ready(inner) > 0);
         let conforms = class.conforms_at();
         let is_capped = waits && conforms > now;
         if inner != InnerId::NONE && is_capped != class.capped.is_some() && !self.toggled.contains(&id) {
             self.toggled.push(id);
         }
-        let ready = (waits && !is_capped).then(|| class.finish.max(class.since));
+        let ready = (waits && !is_capped).then(|| class.start_tag());
         let due = ready.and_then(|_| self.due_at(id));
         self.classes[id.index()].count_capped(now);
         self.put(id, ready, is_capped.then_some(conforms), due);
@@ -112,18 +112,16 @@ impl Arbiter {
 
     /// Puts a class into the lists that it is to be in, by these keys, and takes it out of the others.
     pub(super) fn put(&mut self, id: ClassId, ready: Option<u128>, capped: Option<Time>, due: Option<Time>) {
-        let class = &mut self.classes[id.index()];
-        let within = class.within;
+        let within = self.classes[id.index()].within;
         // Each request of somebody within a branch makes the branch's tag larger while others there wait. Where it is to be found then is
         // looked at when it comes first by the tag that it had (see `first_ready`), not twice for each request.
-        let mut key = class.ready();
-        let stays = key.zip(ready).is_some_and(|(key, tag)| key <= tag);
-        if !stays {
-            let count = &mut self.inners[within.index()].ready;
-            *count = *count + u32::from(ready.is_some()) - u32::from(key.is_some());
-            replace(&mut self.ready, within, &mut key, ready, id);
-            (class.is_ready, class.ready_key) = (key.is_some(), key.unwrap_or_default());
+        let key = self.ready.key(within.index(), id.into());
+        match ready {
+            Some(tag) if key.is_some_and(|key| key <= tag) => {}
+            Some(tag) => self.ready.set(within.index(), id.into(), tag),
+            None => self.ready.remove(within.index(), id.into()),
         }
+        let class = &mut self.classes[id.index()];
         replace(&mut self.capped, InnerId::NONE, &mut class.capped, capped, id);
         replace(&mut self.due, within, &mut class.due, due, id);
     }
@@ -131,28 +129,36 @@ impl Arbiter {
     /// Who has the least tag within a branch, or within nothing, of those that may have a lot.
     pub(super) fn first_ready(&mut self, inner: InnerId) -> Option<(u128, ClassId)> {
         loop {
-            let (key, id) = first_within(&self.ready, inner)?;
-            let class = &mut self.classes[id.index()];
-            let tag = class.finish.max(class.since);
+            let (key, index) = self.ready.peek(inner.index())?;
+            let id = ClassId(index as u16);
+            let tag = self.classes[id.index()].start_tag();
             debug_assert!(key <= tag, "nobody is found behind its tag");
             // Tags of those behind are no less than their keys.
             if key == tag {
                 return Some((tag, id));
             }
-            replace(&mut self.ready, inner, &mut Some(key), Some(tag), id);
-            class.ready_key = tag;
+            self.ready.set(inner.index(), index, tag);
         }
     }
 
-    /// Those within a branch, or within nothing, that may have a lot, by tags that they have or had.
-    pub(super) fn ready_within(&self, inner: InnerId) -> impl Iterator<Item = &(InnerId, u128, ClassId)> {
-        let from = (inner, 0, ClassId::default());
-        self.ready.range(from..).take_while(move |(of, ..)| *of == inner)
+    /// How many of those within a branch, or within nothing, may have a lot.
+    pub(super) fn count_ready(&self, inner: InnerId) -> usize {
+        self.ready.len(inner.index())
+    }
+
+    /// Whether a class waits, and for no cap.
+    pub(super) fn is_ready(&self, id: ClassId) -> bool {
+        self.ready_key(id).is_some()
+    }
+
+    /// By which tag it is found then: the one that it has, or a lower one that it had before.
+    pub(super) fn ready_key(&self, id: ClassId) -> Option<u128> {
+        self.ready.key(self.classes[id.index()].within.index(), id.into())
     }
 
     /// Whether a class has nothing that waits, and no cap is why.
     pub(super) fn is_between_requests(&self, id: ClassId) -> bool {
-        !self.classes[id.index()].is_ready && !self.is_held_back(id)
+        !self.is_ready(id) && !self.is_held_back(id)
     }
 
     /// Whether a class would have the next lot if it had a request.
@@ -176,7 +182,7 @@ impl Arbiter {
 
     /// Whether somebody waits who may have a lot.
     pub(crate) fn is_asked(&self) -> bool {
-        self.inners[InnerId::NONE.index()].ready > 0
+        self.count_ready(InnerId::NONE) > 0
     }
 
     /// Who is next: whose floor is due by then, at each level as far as one is, else who has the least tag. There must be somebody.

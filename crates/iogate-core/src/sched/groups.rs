@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use super::Pick;
 use super::arrival::ArrivalList;
-use super::heap::IndexedHeap;
 use crate::hash::HashMap;
+use crate::heap::IndexedHeap;
 use crate::queue::{Pending, SlotId};
 
 /// Window index, then the id that is served one at a time within it.

@@ -22,7 +22,6 @@
 mod arrival;
 mod config;
 mod groups;
-mod heap;
 mod own;
 mod priced;
 mod prices;

@@ -10,8 +10,8 @@
 use alloc::vec::Vec;
 
 use super::arrival::ArrivalList;
-use super::heap::IndexedHeap;
 use super::{Pick, Scheduler, SchedulerConfig, param};
+use crate::heap::IndexedHeap;
 use crate::queue::{Pending, QueueId, RunCap, SlotId};
 use crate::time::{Span, Time};
 

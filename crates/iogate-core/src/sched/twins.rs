@@ -20,8 +20,8 @@
 use alloc::vec::Vec;
 
 use super::arrival::ArrivalList;
-use super::heap::IndexedHeap;
 use super::{Pick, Scheduler, SchedulerConfig, param};
+use crate::heap::IndexedHeap;
 use crate::queue::{Pending, SlotId};
 use crate::time::{Span, Time};
 

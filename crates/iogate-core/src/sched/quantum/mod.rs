@@ -36,9 +36,9 @@ use alloc::vec::Vec;
 use core::marker::PhantomData;
 
 use super::arrival::{ArrivalList, FLAG_FREE};
-use super::heap::IndexedHeap;
 use super::priced::Priced;
 use super::{Pick, Scheduler, SchedulerConfig, param};
+use crate::heap::IndexedHeap;
 use crate::queue::{Pending, QueueId, Run, RunCap, SlotId};
 use crate::time::{Span, Time};
 use crate::wait::WaitReason;

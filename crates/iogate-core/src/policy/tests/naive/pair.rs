@@ -228,7 +228,9 @@ proptest! {
             let moved = arrivals.iter().any(|one| one.4.is_some());
             prop_assert!(moved || branch.had == within, "{} of {within}", branch.had);
             let real = pair.class(at).unwrap();
-            prop_assert!(real.is_idle() && !real.is_ready && real.capped.is_none() && real.due.is_none());
+            let id = pair.real.of_app[&branch.app];
+            prop_assert!(!pair.real.is_ready(id));
+            prop_assert!(real.is_idle() && real.capped.is_none() && real.due.is_none());
         }
     }
 }
