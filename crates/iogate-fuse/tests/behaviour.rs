@@ -326,6 +326,12 @@ fn the_root_takes_commands() {
         let path = mount.path.display();
         let set = format!("setpriv --reuid 1234 setfattr -n user.iogate.set -v a=b {path}");
         assert!(!sh(&set).0);
+        // By the names for which the kernel does not look at the root: for root and the user of the mount.
+        assert!(!sh(&set.replace("user.iogate", "system.iogate")).0);
+        assert!(!sh(&format!("setpriv --reuid 1234 getfattr -n system.iogate.status {path}")).0);
+        assert!(sh(&format!("getfattr -n system.iogate.status {path} | grep -q 'told 1'")).0);
+        assert!(!sh(&format!("setfattr -n system.iogate.app -v 5 {path}")).0);
+        assert!(!sh(&format!("getfattr -n system.iogate.app.5 {path}")).0);
         assert_eq!(mount.control.told.lock().unwrap().len(), 1);
         let (_, listed) = sh(&format!("getfattr -d {path}"));
         assert!(!listed.contains("iogate"), "{listed}");
