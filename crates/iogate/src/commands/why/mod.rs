@@ -27,8 +27,8 @@ pub(crate) fn run(args: &WhyArgs) -> Result<(), Failure> {
     refuse_others(args, place.is_some())?;
     let device = args.device.as_deref().and_then(devices::file);
     let profile = args.profile.as_deref().or(device).map(|file| ("the profile", file));
-    let inputs = [("the scenario", args.scenario.scenario.as_path())].into_iter().chain(profile);
-    check_inputs_stay(&[("--html", args.html.as_deref())], inputs)?;
+    let scenario = place.is_none().then_some(("the scenario", args.scenario.scenario.as_path()));
+    check_inputs_stay(&[("--html", args.html.as_deref())], scenario.into_iter().chain(profile))?;
     let html = args.html.as_deref().map(OutputFile::create).transpose()?;
     match place {
         Some(place) => shown(args, html, &[place::look(args, place)?]),
