@@ -5,9 +5,10 @@
 //! which application it belongs. `user.iogate.record.NAME.FROM` reads what a recording has from an event on, `user.iogate.accounts.FROM`
 //! accounts of who slows whom down. None of them is listed.
 //!
-//! Before the kernel passes on a name that begins with `user.` it checks the root's permissions, for which it may ask the mount for the root's
-//! attributes anew. Of a server that hangs or has gone these come late or never, and the status is wanted most then. So all but `user.iogate.app`
-//! are also called `system.iogate...`, whose names the kernel passes on unchecked. These are for root and the user of the mount.
+//! Before the kernel passes on a name that begins with `user.` it checks the root's permissions, for which it may ask the mount for the
+//! root's attributes anew. Of a server that hangs or has gone these come late or never, and the status is wanted most then. So all but
+//! `user.iogate.app` are also called `system.iogate...`, names that the kernel passes on unchecked. These are for root and the user of the
+//! mount.
 
 use std::ffi::CStr;
 use std::io;
@@ -135,7 +136,8 @@ fn value_of(mountpoint: &Path, name: &str) -> Result<Vec<u8>, Errno> {
     Ok(value)
 }
 
-/// By the name that is not checked first; by the other one where there is no such attribute: for other users, and of mounts of releases before.
+/// By the name that is not checked first; by the other one where there is no such attribute: for other users, and of mounts of releases
+/// before.
 fn by_both_names<R>(name: &str, mut call: impl FnMut(&str) -> Result<R, Errno>) -> Result<R, Errno> {
     match call(&format!("{UNCHECKED}{name}")) {
         Err(Errno::NODATA | Errno::NOTSUP) => call(&format!("{CHECKED}{name}")),
