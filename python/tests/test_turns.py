@@ -271,7 +271,7 @@ def test_arguments_of_a_wrong_type(arguments: dict[str, Any], told: str) -> None
 
 
 def test_a_path_of_bytes_is_a_path() -> None:
-    with iogate.turn(b"/tmp", policy="none") as turn:  # type: ignore[arg-type]
+    with iogate.turn(b"/tmp", policy="none") as turn:
         assert turn.is_valid
 
 
