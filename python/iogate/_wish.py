@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Union, cast
 
@@ -24,8 +24,8 @@ Policy = Literal["lock", "backoff", "lock+backoff", "none"]
 LossPolicy = Literal["raise", "warn", "ignore"]
 """What to do at the end of a turn that was lost meanwhile."""
 
-Place = Union[str, "os.PathLike[str]"]
-"""A path in the file system; or the name of a place: a string without a slash, or `nfs:server:/scratch`."""
+Place = Union[str, bytes, "os.PathLike[str]"]
+"""A path in the file system (bytes are always one); or the name of a place: a string without a slash, or `nfs:server:/scratch`."""
 
 
 @dataclass(frozen=True)
@@ -44,34 +44,44 @@ class Wish:
     def __post_init__(self) -> None:
         """Refuses what no turn can have."""
         weight, timeout, targets = self.weight, self.timeout, self.targets
-        for name, is_right, expected in (
+        rules: tuple[tuple[str, Callable[[], bool], str], ...] = (
             (
                 "place_or_path",
-                self.place != "" and "\0" not in self.place,
+                lambda: self.place != "" and "\0" not in self.place,
                 "a path, or the name of a place",
             ),
-            ("bytes", 0 <= self.bytes < 2**64, "a number from 0 on"),
-            ("weight", weight is None or 1 <= weight < 2**32, "a number from 1 on, or None"),
+            ("bytes", lambda: 0 <= self.bytes < 2**64, "a number from 0 on, below 2**64"),
+            (
+                "weight",
+                lambda: weight is None or 1 <= weight < 2**32,
+                "a number from 1 on, below 2**32, or None",
+            ),
             (
                 "timeout",
-                timeout is None or 0 < timeout <= threading.TIMEOUT_MAX,
+                lambda: timeout is None or 0 < timeout <= threading.TIMEOUT_MAX,
                 "seconds, more than 0, or None",
             ),
             (
                 "targets",
-                targets is None or (targets != () and targets[0] >= 0 and targets[-1] < TARGETS_MAX),
+                lambda: targets is None or (targets != () and targets[0] >= 0 and targets[-1] < TARGETS_MAX),
                 f"at least one number from 0 to {TARGETS_MAX - 1}, or None for all",
             ),
             (
                 "policy",
-                self.policy in (None, "lock", "backoff", "lock+backoff", "none"),
+                lambda: self.policy in (None, "lock", "backoff", "lock+backoff", "none"),
                 "'lock', 'backoff', 'lock+backoff', 'none' or None",
             ),
-            ("lost", self.lost in ("raise", "warn", "ignore"), "'raise', 'warn' or 'ignore'"),
-        ):
-            if not is_right:
-                found = getattr(self, "place" if name == "place_or_path" else name)
-                raise ValueError(f"{name}: expected {expected}, found {found!r}")
+            ("lost", lambda: self.lost in ("raise", "warn", "ignore"), "'raise', 'warn' or 'ignore'"),
+        )
+        for name, is_right, expected in rules:
+            found = getattr(self, "place" if name == "place_or_path" else name)
+            refusal = f"{name}: expected {expected}, found {found!r}"
+            try:
+                right = is_right()
+            except TypeError:
+                raise TypeError(refusal) from None
+            if not right:
+                raise ValueError(refusal)
 
     def found(self) -> _native.Wish:
         """The same for the extension, with the place's name."""
@@ -91,7 +101,7 @@ def text_of(place_or_path: Place) -> str:
     """The place's name or path; the extension tells them apart as the C functions do."""
     if isinstance(place_or_path, str):
         return place_or_path
-    path = os.fspath(place_or_path)
+    path = os.fsdecode(place_or_path)
     # A path object is never a name.
     return path if os.path.isabs(path) else os.path.join(".", path)
 

@@ -222,8 +222,8 @@ def test_a_generator_is_refused() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ({"bytes": -1}, "bytes: expected a number from 0 on, found -1"),
-        ({"weight": 0}, "weight: expected a number from 1 on, or None, found 0"),
+        ({"bytes": -1}, "bytes: expected a number from 0 on, below 2**64, found -1"),
+        ({"weight": 0}, "weight: expected a number from 1 on, below 2**32, or None, found 0"),
         ({"timeout": 0}, "timeout: expected seconds, more than 0, or None, found 0"),
         ({"timeout": float("nan")}, "timeout: expected seconds, more than 0, or None, found nan"),
         (
@@ -254,6 +254,25 @@ def test_arguments_that_no_turn_can_have(arguments: dict[str, Any], told: str) -
     with pytest.raises(ValueError) as raised:
         iogate.turn(**{"place_or_path": "scratch", **arguments})
     assert str(raised.value) == told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"bytes": "1"}, "bytes: expected a number from 0 on, below 2**64, found '1'"),
+        ({"weight": "1"}, "weight: expected a number from 1 on, below 2**32, or None, found '1'"),
+        ({"timeout": "10"}, "timeout: expected seconds, more than 0, or None, found '10'"),
+    ],
+)
+def test_arguments_of_a_wrong_type(arguments: dict[str, Any], told: str) -> None:
+    with pytest.raises(TypeError) as raised:
+        iogate.turn("scratch", **arguments)
+    assert str(raised.value) == told
+
+
+def test_a_path_of_bytes_is_a_path() -> None:
+    with iogate.turn(b"/tmp", policy="none") as turn:
+        assert turn.is_valid
 
 
 def test_what_the_coordinator_refuses(coordinator: Coordinator, place: str) -> None:

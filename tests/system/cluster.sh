@@ -30,6 +30,17 @@ cluster up "$REPOSITORY/examples/two-layer.toml"
 cluster up "$REPOSITORY/examples/two-layer.toml" # those that are up stay
 cluster status two-layer
 [ "$(cluster status two-layer --json | jq 'map(select(.status != null)) | length')" -eq 6 ] || fail "not all nodes answer"
+# Nodes that hang are asked all at once: 5 s, not 30.
+nodes=$(cluster status two-layer --json | jq '.[].pid')
+# shellcheck disable=SC2086 # numbers
+kill -STOP $nodes
+began=$(date +%s)
+cluster status two-layer >"$SIDE/hung" || fail "no status of nodes that hang"
+took=$(($(date +%s) - began))
+# shellcheck disable=SC2086
+kill -CONT $nodes
+[ "$took" -lt 20 ] || fail "the status of nodes that hang took $took s"
+[ "$(grep -c 'does not answer' "$SIDE/hung")" -eq 6 ] || fail "nothing says that they hang: $(cat "$SIDE/hung")"
 "$IOGATE" mount --remote "$(cluster status two-layer --entrances)" "$MNT"
 is_mounted || fail "not mounted"
 

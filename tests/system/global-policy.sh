@@ -73,6 +73,8 @@ eventually 30 alone || fail "one gate alone does not get the cap: $(jq -c .gates
 kill -KILL "$COORD"
 wait "$COORD" 2>/dev/null || true
 eventually 30 has "$MNT" 'its part of the caps' || fail "no part: $("$IOGATE" status "$MNT" | grep policy)"
+has "$MNT" 'the coordinator unix:.*expected .iogate coord serve. to listen there' ||
+    fail "nothing says what is to be started: $("$IOGATE" status "$MNT" | grep policy)"
 coordinator
 eventually 30 has "$MNT" 'by a lease' || fail "no lease again: $("$IOGATE" status "$MNT" | grep policy)"
 wait "$one" || fail "a write failed when the coordinator was away"

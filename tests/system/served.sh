@@ -39,6 +39,9 @@ serve() {
     eventually 10 grep -q '^ready$' "$WORK/server.out" || fail "the server does not start"
 }
 serve
+refused 1 'there is no export .nowhere.' "$IOGATE" set "unix:$WORK/socket" --export nowhere scheduler=sjf
+! grep -q hint "$SIDE/refused" || fail "a server's refusal is taken for this machine's"
+refused 1 'move the file away' "$IOGATE" serve --directory "$SMALL" --listen "unix:$WORK/server.toml"
 show() { "$IOGATE" mount --remote "unix:$WORK/socket" --export "$1" "$MNT" || fail "not mounted"; }
 show small
 
@@ -68,6 +71,13 @@ begun() { [ "$(cat "$SIDE/done" 2>/dev/null | wc -l)" -ge 2 ]; }
 eventually 20 begun || fail "the writer does not get on"
 kill -STOP "$SERVER"
 sleep 2
+# Meanwhile the mount says how it is, to who may change it.
+for question in "status $MNT" "top --once $MNT" "why $MNT" "set $MNT accounts=on"; do
+    # shellcheck disable=SC2086 # words
+    timeout 10 "$IOGATE" $question >"$SIDE/said" || fail "iogate $question, while the server stands still"
+done
+timeout 10 "$IOGATE" status "$MNT" | grep -q '^connection .*a request has waited for its answer for' ||
+    fail "nothing says that a request waits: $(timeout 10 "$IOGATE" status "$MNT" | grep ^connection)"
 kill -CONT "$SERVER"
 wait "$writing" || fail "the writer got an error"
 for i in $(seq 20); do

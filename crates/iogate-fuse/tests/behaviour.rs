@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use common::{Behind, Mount, can_mount, on_all_mounts};
 use iogate_core::AppId;
-use iogate_fuse::{ControlError, MountError, MountOptions, Transport};
+use iogate_fuse::{CacheMode, ControlError, MountError, MountOptions, Transport};
+use iogate_net::Endpoint;
 
 /// Runs a shell command and returns its output, for what needs another process or user.
 fn sh(script: &str) -> (bool, String) {
@@ -326,10 +327,32 @@ fn the_root_takes_commands() {
         let path = mount.path.display();
         let set = format!("setpriv --reuid 1234 setfattr -n user.iogate.set -v a=b {path}");
         assert!(!sh(&set).0);
+        // By the names for which the kernel does not look at the root: for root and the user of the mount.
+        assert!(!sh(&set.replace("user.iogate", "system.iogate")).0);
+        assert!(!sh(&format!("setpriv --reuid 1234 getfattr -n system.iogate.status {path}")).0);
+        assert!(sh(&format!("getfattr -n system.iogate.status {path} | grep -q 'told 1'")).0);
+        assert!(!sh(&format!("setfattr -n system.iogate.app -v 5 {path}")).0);
+        assert!(!sh(&format!("getfattr -n system.iogate.app.5 {path}")).0);
         assert_eq!(mount.control.told.lock().unwrap().len(), 1);
         let (_, listed) = sh(&format!("getfattr -d {path}"));
         assert!(!listed.contains("iogate"), "{listed}");
     });
+}
+
+#[test]
+fn streams_on_files_of_a_server_have_large_buffers() {
+    if !can_mount() {
+        return;
+    }
+    for (cache, least) in [(CacheMode::Direct, 64 << 10), (CacheMode::Page, 0)] {
+        let mount = Mount::through(&MountOptions { cache, ..MountOptions::default() }, Endpoint::clone);
+        std::fs::write(mount.at("f"), [b'x'; 100_000]).unwrap();
+        let source = std::fs::metadata(mount.source.join("f")).unwrap().blksize();
+        assert_eq!(std::fs::metadata(mount.at("f")).unwrap().blksize(), source.max(least));
+        std::fs::create_dir(mount.at("d")).unwrap();
+        let folder = std::fs::metadata(mount.source.join("d")).unwrap().blksize();
+        assert_eq!(std::fs::metadata(mount.at("d")).unwrap().blksize(), folder);
+    }
 }
 
 #[test]

@@ -153,3 +153,31 @@ fn what_is_opened_for_a_killed_process_is_closed() {
     assert_eq!(std::fs::read(mount.at("file")).unwrap(), [b'x'; 100_000]);
     is_closed(&mount);
 }
+
+#[test]
+fn a_mount_whose_server_hangs_says_how_it_is() {
+    if !can_mount() {
+        return;
+    }
+    for transport in [Transport::Device, Transport::Auto] {
+        let way = Way::default();
+        let options = MountOptions { transport, metadata_timeout: Duration::ZERO, ..MountOptions::default() };
+        let mount = Mount::through(&options, |server| way.to(server));
+        std::fs::write(mount.at("file"), "x").unwrap();
+        way.hold_up();
+        let mut waits = Command::new("cat").arg(mount.at("file")).stdout(Stdio::null()).spawn().unwrap();
+        assert!(happens(|| way.waits.load(Ordering::SeqCst)), "the file is asked for");
+        let (path, (tell, told)) = (mount.path.clone(), std::sync::mpsc::channel());
+        std::thread::spawn(move || {
+            let refused = iogate_fuse::set(&path, "nonsense").unwrap_err().to_string();
+            iogate_fuse::set(&path, "scheduler=sjf").unwrap();
+            let _ = tell.send((iogate_fuse::status(&path).unwrap(), refused));
+        });
+        let told = told.recv_timeout(Duration::from_secs(20));
+        way.go_on();
+        let (status, refused) = told.expect("the mount answers while its server hangs");
+        assert_eq!(status, b"told 1");
+        assert_eq!(refused, "expected key=value, got nonsense");
+        assert!(waits.wait().unwrap().success());
+    }
+}

@@ -180,7 +180,7 @@ impl Reporter {
                     (line.socket, line.first) = (Some(socket), index);
                     return Ok(());
                 }
-                Err(error) => tried.push(error.to_string()),
+                Err(error) => tried.push(error.of_coordinator()),
             }
         }
         Err(tried.join("; "))

@@ -32,7 +32,7 @@ fn stat_of(attr: &Attr) -> libc::stat {
     stat.st_gid = attr.gid;
     stat.st_rdev = attr.device.into();
     stat.st_size = attr.size as i64;
-    stat.st_blksize = attr.block_bytes.into();
+    stat.st_blksize = attr.buffer_bytes().into();
     stat.st_blocks = attr.blocks as i64;
     (stat.st_atime, stat.st_atime_nsec) = (attr.atime.seconds, attr.atime.nanoseconds.into());
     (stat.st_mtime, stat.st_mtime_nsec) = (attr.mtime.seconds, attr.mtime.nanoseconds.into());
@@ -59,7 +59,7 @@ fn statx_of(attr: &Attr) -> libc::statx {
     statx.stx_rdev_major = libc::major(attr.device.into());
     statx.stx_rdev_minor = libc::minor(attr.device.into());
     statx.stx_size = attr.size;
-    statx.stx_blksize = attr.block_bytes;
+    statx.stx_blksize = attr.buffer_bytes();
     statx.stx_blocks = attr.blocks;
     statx.stx_atime = time(attr.atime);
     statx.stx_mtime = time(attr.mtime);

@@ -20,6 +20,10 @@ pub struct Usage {
 /// Windows of which the mean is what a class uses that is not held up.
 const WINDOWS: usize = 4;
 
+/// Windows of which people are told the mean: with one alone, which is often shorter than the time from a request to the next, what a
+/// class uses would be nothing now and twice its cap then.
+const MEMORY: u64 = 10;
+
 /// Follows one class.
 ///
 /// One that its cap has held up for half of the time asks for twice what it has, and for what waits: so what it does not use of that is
@@ -32,6 +36,8 @@ pub(super) struct Meter {
     /// Bytes a second in the last windows.
     used: [u64; WINDOWS],
     windows: usize,
+    /// What people are told: the mean of about the last [`MEMORY`] windows.
+    shown: u64,
     demand: u64,
     is_known: bool,
 }
@@ -62,6 +68,10 @@ impl Meter {
         (self.since, self.admitted, self.capped) = (now, usage.admitted, usage.capped);
         self.used[self.windows % WINDOWS] = used;
         self.windows += 1;
+        self.shown = match self.windows {
+            1 => used,
+            _ => self.shown - self.shown.div_ceil(MEMORY) + used / MEMORY,
+        };
         let is_held_up = capped.as_nanos() >= took.as_nanos() / 2 || held == 0 && usage.deferred > 0;
         self.demand = if is_held_up {
             used.max(held).saturating_mul(2).saturating_add(waiting)
@@ -80,8 +90,33 @@ impl Meter {
         self.demand
     }
 
-    /// Bytes a second in the last window.
+    /// Bytes a second in about the last [`MEMORY`] windows.
     pub(super) fn used(&self) -> u64 {
-        if self.windows == 0 { 0 } else { self.used[(self.windows - 1) % WINDOWS] }
+        self.shown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_class_uses_is_told_over_several_windows() {
+        let window = Span::from_millis(100);
+        let mut meter = Meter::default();
+        let mut observe = |ms: u64, admitted| {
+            let usage = Usage { admitted, ..Usage::default() };
+            meter.observe(Time::ZERO + Span::from_millis(ms), &usage, 1 << 21, window);
+            meter.used()
+        };
+        // 256 KiB each 125 ms are 2 MiB a second.
+        let near = (3 << 19)..(5 << 19);
+        for window in 0..100 {
+            let used = observe(window * 100, window * 100 / 125 * (256 << 10));
+            assert!(window < 20 || near.contains(&used), "{used} after {window} windows");
+        }
+        // Nothing more comes.
+        let last = (100..250).map(|window| observe(window * 100, 99 * 100 / 125 * (256 << 10))).last();
+        assert_eq!(last, Some(0));
     }
 }

@@ -237,7 +237,18 @@ pub mod attr {
     pub const FILE_SYSTEM: u32 = 8;
 }
 
+/// The least size of I/O that a client names for a regular file each read and write of which is a request: the C library's streams, and
+/// Python's, take it for their buffers, and with a disk's 4 KiB most of the time goes by on the way to the server and back.
+pub const BUFFER_BYTES_MIN: u32 = 64 << 10;
+
 impl Attr {
+    /// Size of I/O that suits the file where nothing is cached on the way.
+    pub fn buffer_bytes(&self) -> u32 {
+        const TYPE: u32 = 0o170_000;
+        const REGULAR: u32 = 0o100_000;
+        if self.mode & TYPE == REGULAR { self.block_bytes.max(BUFFER_BYTES_MIN) } else { self.block_bytes }
+    }
+
     /// Tells inodes with one number apart that are of different file systems in an export: 0 is the one of its root.
     pub fn file_system(&self) -> u32 {
         self.flags >> attr::FILE_SYSTEM

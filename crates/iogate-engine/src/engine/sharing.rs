@@ -46,7 +46,7 @@ impl fmt::Display for SharingStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let phase = match self.phase {
             Phase::New => "nothing yet",
-            Phase::Lease => "by a lease",
+            Phase::Lease => "what is granted by a lease",
             Phase::Grace => "the less of its last lease and its part",
             Phase::Alone => "its part of the caps",
             Phase::Left => "nothing any more",

@@ -11,9 +11,10 @@ use super::node::{Node, Number};
 use crate::abi::{Attr, AttrOut, EntryOut, GETATTR_FH, GetattrIn, InHeader, SetattrIn, StatfsOut, fattr};
 use crate::file_system::errno_of;
 use crate::operations::Attributes;
+use crate::options::CacheMode;
 
 /// A file's attributes as the kernel wants them.
-fn attr_of(attr: &wire::Attr) -> Attr {
+fn attr_of(attr: &wire::Attr, cache: CacheMode) -> Attr {
     Attr {
         ino: attr.inode,
         size: attr.size,
@@ -29,7 +30,10 @@ fn attr_of(attr: &wire::Attr) -> Attr {
         uid: attr.uid,
         gid: attr.gid,
         rdev: attr.device,
-        blksize: attr.block_bytes,
+        blksize: match cache {
+            CacheMode::Direct => attr.buffer_bytes(),
+            CacheMode::Page => attr.block_bytes,
+        },
         flags: 0,
     }
 }
@@ -67,7 +71,7 @@ impl FileSystem {
             attr_valid: self.timeout.as_secs(),
             entry_valid_nsec: self.timeout.subsec_nanos(),
             attr_valid_nsec: self.timeout.subsec_nanos(),
-            attr: attr_of(attr),
+            attr: attr_of(attr, self.cache),
         }
     }
 
@@ -76,7 +80,7 @@ impl FileSystem {
             attr_valid: self.timeout.as_secs(),
             attr_valid_nsec: self.timeout.subsec_nanos(),
             dummy: 0,
-            attr: attr_of(attr),
+            attr: attr_of(attr, self.cache),
         }
     }
 

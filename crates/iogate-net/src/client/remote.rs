@@ -1,11 +1,13 @@
 //! One or several servers as a tree.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::hash::{Hash, Hasher};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
+use std::time::Duration;
 
 use iogate_core::hash::IdHasher;
 use iogate_core::wire::{
@@ -29,6 +31,9 @@ use crate::Endpoint;
 
 /// Most bytes of one piece of a directory's list.
 const LIST_BYTES: u32 = 64 << 10;
+
+/// A request that waits for longer than this is told of.
+const LONG: Duration = Duration::from_secs(1);
 
 /// Linux's bound on the name of an extended attribute.
 const NAME_BYTES_MAX: usize = 255;
@@ -463,12 +468,18 @@ impl Tree for Remote {
     }
 
     fn state(&self) -> Option<String> {
-        let state = |client: &Client| match client.is_connected() {
-            true if client.has_other_clock() => {
-                format!("connected to {}, whose clock is {}", client.endpoint(), client.clock())
+        let state = |client: &Client| {
+            let mut state = match client.is_connected() {
+                true if client.has_other_clock() => {
+                    format!("connected to {}, whose clock is {}", client.endpoint(), client.clock())
+                }
+                true => format!("connected to {}", client.endpoint()),
+                false => format!("no connection to {}, trying again", client.endpoint()),
+            };
+            if let Some(waits) = client.waits_for().map(Duration::from).filter(|waits| *waits >= LONG) {
+                let _ = write!(state, "; a request has waited for its answer for {waits:.1?}");
             }
-            true => format!("connected to {}", client.endpoint()),
-            false => format!("no connection to {}, trying again", client.endpoint()),
+            state
         };
         Some(self.servers.clients.iter().map(state).collect::<Vec<String>>().join("; "))
     }

@@ -6,9 +6,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use iogate_core::Time;
 use iogate_core::proto::client_session::{ClientSession, SessionConfig};
 use iogate_core::wire::{Gone, Goodbye, Lock, NO_SESSION, Request, SetLock, Welcome};
+use iogate_core::{Span, Time};
 use iogate_engine::{Clock, lock};
 use iogate_vfs::{Caller, Waiting, WhenGone};
 
@@ -140,6 +140,12 @@ impl Client {
     /// Whether there is a connection now; if not, the client tries again.
     pub fn is_connected(&self) -> bool {
         self.shared.lock().link.is_some()
+    }
+
+    /// For how long the oldest request has waited for its answer.
+    pub(super) fn waits_for(&self) -> Option<Span> {
+        let now = self.shared.now();
+        self.shared.lock().session.waits_since().map(|since| now.since(since))
     }
 
     /// Where the server is.

@@ -242,7 +242,7 @@ pub(super) fn settle(answers: &Answers, tree: &dyn Tree, users: &Users) -> io::R
         let (verdict, found) = match found {
             Ok(found) => (intent.judge(&found), found),
             Err(error) => {
-                tracing::warn!(%error, path = %as_path(intent.path).display(), "what became of a request cannot be told");
+                tracing::warn!(%error, path = ?as_path(intent.path), "what became of a request cannot be told");
                 (Verdict::Unknown, Found::default())
             }
         };
@@ -255,7 +255,7 @@ pub(super) fn settle(answers: &Answers, tree: &dyn Tree, users: &Users) -> io::R
         if !told {
             errno = libc::EIO as u16;
         }
-        tracing::info!(?verdict, path = %as_path(intent.path).display(), "a request was underway at the end");
+        tracing::info!(?verdict, path = ?as_path(intent.path), "a request was underway at the end");
         let mut bytes = Vec::new();
         let state = if verdict == Verdict::NotDone {
             State::Void

@@ -208,7 +208,7 @@ pub enum ConnectError {
         source: io::Error,
     },
     /// It does not want this client.
-    #[error("the server {endpoint} refuses the connection: {text} ({source})")]
+    #[error("the server {endpoint} refuses the connection ({source}): {text}")]
     Refused {
         /// Where.
         endpoint: Endpoint,
@@ -236,6 +236,16 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
+    /// What it says where the server is to be a coordinator.
+    pub(crate) fn of_coordinator(&self) -> String {
+        match self {
+            ConnectError::Unreachable { endpoint, source } => format!(
+                "the coordinator {endpoint} cannot be reached ({source}): expected `iogate coord serve` to listen there; start it, or check the address"
+            ),
+            other => other.to_string(),
+        }
+    }
+
     /// What kind of error it is.
     pub(crate) fn kind(&self) -> io::ErrorKind {
         match self {

@@ -192,7 +192,7 @@ fn bind_unix(path: &Path, mode: u32) -> io::Result<UnixListener> {
     }
     if !path.symlink_metadata()?.file_type().is_socket() {
         return Err(io::Error::new(
-            io::ErrorKind::AddrInUse,
+            io::ErrorKind::AlreadyExists,
             "there is a file of this name that is not a socket",
         ));
     }

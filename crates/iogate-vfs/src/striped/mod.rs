@@ -130,7 +130,7 @@ impl StripedTree {
                 Ok(None) => entry.attr.object = [0; 16],
                 Err(error) => {
                     let path = join(directory, name);
-                    tracing::warn!(path = %path.display(), %error, "a file's size is not known");
+                    tracing::warn!(?path, %error, "a file's size is not known");
                     let Attr { inode, mode, .. } = entry.attr;
                     entry.attr = Attr { inode, mode: mode & libc::S_IFMT, ..Attr::default() };
                 }
@@ -311,7 +311,7 @@ impl Tree for StripedTree {
             // Nobody has ever written to it, where nobody can.
             true if !writes => ObjectId::random()?,
             true => {
-                tracing::error!(path = %path.display(), "the server of the names does not name the file's objects");
+                tracing::error!(?path, "the server of the names does not name the file's objects");
                 return Err(io::Error::from_raw_os_error(libc::EIO));
             }
         };

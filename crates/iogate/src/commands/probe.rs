@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::anyhow;
 use iogate_core::coord::backoff::BackoffConfig;
-use iogate_report::Table;
+use iogate_report::{Table, units};
 use iogate_turn::probe::{self, Report, Verdict};
 use iogate_turn::{Calibration, Place, ProbeError, Settings};
 use serde_json::json;
@@ -140,10 +140,10 @@ fn as_text(calibration: &Calibration, report: &Report) -> String {
         Verdict::TriedEnough => "still busy, and tried often enough",
     };
     format!(
-        "{table}\n{}: {verdict} after {:.1} s and {} attempts\n",
+        "{table}\n{}: {verdict} after {:.1} s and {}\n",
         calibration.place,
         report.waited.as_secs_f64(),
-        report.attempts
+        units::counted(report.attempts.into(), "attempt", "attempts")
     )
 }
 

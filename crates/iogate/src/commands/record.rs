@@ -1,5 +1,6 @@
 //! `iogate record`: what arrives and completes at a gate that is up, as a trace.
 
+use std::collections::VecDeque;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -225,8 +226,12 @@ impl Recorder {
         }
         let (rows, lost) = (trace.rows, self.assembler.lost());
         let unfinished = self.assembler.unfinished();
+        let gone = match trace.gone {
+            0 => String::new(),
+            gone => format!("; the first {gone} of them were in files that are not kept"),
+        };
         say(format_args!(
-            "{}: {rows} requests, {lost} lost, {unfinished} without their completion",
+            "{}: {rows} requests, {lost} lost, {unfinished} without their completion{gone}",
             out.display()
         ));
         match ended {
@@ -272,6 +277,10 @@ struct Trace {
     /// Lines in the file and in those before it, and lines that are pending.
     rows: u64,
     pending_rows: u64,
+    /// How many there were up to the end of each file before it that is kept, the youngest first.
+    before: VecDeque<u64>,
+    /// Lines in files that are not kept any more.
+    gone: u64,
 }
 
 impl Trace {
@@ -288,7 +297,18 @@ impl Trace {
             // What a link leads to is rotated, not the link.
             path = fs::canonicalize(&path).unwrap_or(path);
         }
-        let mut trace = Trace { path, file, pending, bytes: 0, rotate, keep, rows: 0, pending_rows: 0 };
+        let mut trace = Trace {
+            path,
+            file,
+            pending,
+            bytes: 0,
+            rotate,
+            keep,
+            rows: 0,
+            pending_rows: 0,
+            before: VecDeque::new(),
+            gone: 0,
+        };
         trace.flush().map_err(Failure::failed)?;
         Ok(trace)
     }
@@ -334,6 +354,10 @@ impl Trace {
         if self.keep > 0 {
             fs::rename(&self.path, numbered(1))?;
         }
+        self.before.push_front(self.rows);
+        if self.before.len() > self.keep as usize {
+            self.gone = self.before.pop_back().unwrap_or_default();
+        }
         self.file = File::create(&self.path)?;
         // It is new, and where there are no locks there is none.
         let _ = self.file.try_lock();
@@ -345,8 +369,6 @@ impl Trace {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::VecDeque;
-
     use iogate_core::request::RequestId;
     use iogate_core::time::Time;
     use iogate_core::{AppId, ClientId, FileId, Op};
@@ -407,6 +429,19 @@ mod tests {
         let lines = String::from_utf8(lines).unwrap();
         let lost: Vec<_> = lines.lines().map(|line| line.rsplit_once(',').unwrap().1).collect();
         assert_eq!(lost, ["3", "4"]);
+    }
+
+    #[test]
+    fn lines_that_are_rotated_away_are_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut trace = Trace::create(&dir.path().join("trace"), Some(1), 2).ok().unwrap();
+        let mut gone = Vec::new();
+        for lines in [3, 5, 7, 11] {
+            trace.rows += lines;
+            trace.next_file().unwrap();
+            gone.push(trace.gone);
+        }
+        assert_eq!(gone, [0, 0, 3, 8], "of four files two are kept");
     }
 
     #[test]

@@ -192,7 +192,7 @@ impl<C, U> ClientSession<C, U> {
             self.handles.settle(&demand, false, Err(errno::EIO));
             return Err(call);
         }
-        self.requests.push(call, demand);
+        self.requests.push(call, demand, now);
         Ok(())
     }
 
@@ -394,6 +394,11 @@ impl<C, U> ClientSession<C, U> {
     /// All requests that are not answered, those with ids first.
     pub fn requests(&self) -> impl Iterator<Item = &C> {
         self.requests.iter()
+    }
+
+    /// Since when the oldest request has waited for its answer.
+    pub fn waits_since(&self) -> Option<Time> {
+        self.requests.oldest()
     }
 
     /// Whether files are being opened again.

@@ -9,6 +9,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
+use crate::Time;
 use crate::wire::{NO_HANDLE, Request, transfer};
 
 /// What a server lets a client have in flight.
@@ -145,6 +146,8 @@ pub(super) struct Entry<T> {
     pub(super) restores: bool,
     /// It was written in an earlier session, and may have been carried out there.
     was_written: bool,
+    /// When it came; of what restores a session, it does not matter.
+    since: Time,
 }
 
 /// A request that is to be written now.
@@ -182,14 +185,15 @@ impl<T> Outstanding<T> {
     }
 
     /// Adds a request; requests are written in the order in which they were added.
-    pub(super) fn push(&mut self, item: T, demand: Demand) {
-        self.waiting.push_back(Entry { item, demand, restores: false, was_written: false });
+    pub(super) fn push(&mut self, item: T, demand: Demand, now: Time) {
+        self.waiting.push_back(Entry { item, demand, restores: false, was_written: false, since: now });
     }
 
     /// Adds a request that restores a new session: opens a file again, under its handle. Others wait until all of these are
     /// answered. It is dropped with the session.
     pub(super) fn push_restoring(&mut self, item: T, demand: Demand) {
-        self.restoring.push_back(Entry { item, demand, restores: true, was_written: false });
+        let since = Time::ZERO;
+        self.restoring.push_back(Entry { item, demand, restores: true, was_written: false, since });
         self.restoring_left += 1;
     }
 
@@ -322,6 +326,12 @@ impl<T> Outstanding<T> {
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         let window = self.window.iter().flatten();
         window.chain(&self.restoring).chain(&self.waiting).map(|entry| &entry.item)
+    }
+
+    /// When the oldest came of those that are not answered, but for what restores a session.
+    pub(super) fn oldest(&self) -> Option<Time> {
+        let all = self.window.iter().flatten().chain(&self.waiting);
+        all.filter(|entry| !entry.restores).map(|entry| entry.since).min()
     }
 
     /// Whether everything is answered.

@@ -154,8 +154,9 @@ fn known_proof(config: &Config, folder: &Path) -> Proof {
 }
 
 fn summary(nodes: &[Node]) -> String {
-    let count = |role| nodes.iter().filter(|node| node.role == role).count();
-    format!("{} data servers, {} forwarders", count(Role::Server), count(Role::Forwarder))
+    let count = |role| nodes.iter().filter(|node| node.role == role).count() as u64;
+    let servers = units::counted(count(Role::Server), "data server", "data servers");
+    format!("{servers}, {}", units::counted(count(Role::Forwarder), "forwarder", "forwarders"))
 }
 
 /// Where clients connect: the forwarders, or without any the servers.
@@ -263,7 +264,13 @@ fn status(args: &ClusterStatusArgs) -> Result<(), Failure> {
         return print(&format!("{}\n", entrances(&nodes).join(",")));
     }
     let client = Client::parse(&config.client(&folder, proof)?)?;
-    let reports: Vec<Report> = nodes.iter().map(|node| report(&folder, node, &client)).collect();
+    // At once: one that hangs does not answer for seconds.
+    let reports: Vec<Report> = std::thread::scope(|scope| {
+        let (folder, client) = (&folder, &client);
+        let ask = |node| scope.spawn(move || report(folder, node, client));
+        let asked: Vec<_> = nodes.iter().map(ask).collect();
+        asked.into_iter().map(|report| report.join().expect("a report does not panic")).collect()
+    });
     if args.json {
         let json = serde_json::to_string_pretty(&reports).context("the status as JSON")?;
         return print(&format!("{json}\n"));
@@ -352,20 +359,17 @@ fn down(args: &ClusterDownArgs) -> Result<(), Failure> {
     if config.network.is_some() && (stopped > 0 || !network::is_used(&config.name)) {
         network::down(&config.name);
     }
-    let name = &config.name;
+    let (name, stopped) = (&config.name, units::counted(stopped, "node", "nodes"));
     if args.purge {
         std::fs::remove_dir_all(&folder)
             .with_context(|| format!("the cluster's folder {} cannot be removed", folder.display()))?;
         let stays = elsewhere.map(|data| format!("; its data stays in {}", data.display()));
         let stays = stays.unwrap_or_default();
-        return print(&format!("{name}: {stopped} nodes stopped, its folder removed{stays}\n"));
+        return print(&format!("{name}: {stopped} stopped, its folder removed{stays}\n"));
     }
     let removed = if elsewhere.is_some() { "removes its folder only" } else { "removes it" };
     let data = elsewhere.unwrap_or(folder);
-    print(&format!(
-        "{name}: {stopped} nodes stopped; its data stays in {} (--purge {removed})\n",
-        data.display()
-    ))
+    print(&format!("{name}: {stopped} stopped; its data stays in {} (--purge {removed})\n", data.display()))
 }
 
 /// Where the data of a cluster is that has been up, if its file says so and that is not below its folder: as its first server knows it,

@@ -27,8 +27,8 @@ pub(crate) fn run(args: &WhyArgs) -> Result<(), Failure> {
     refuse_others(args, place.is_some())?;
     let device = args.device.as_deref().and_then(devices::file);
     let profile = args.profile.as_deref().or(device).map(|file| ("the profile", file));
-    let inputs = [("the scenario", args.scenario.scenario.as_path())].into_iter().chain(profile);
-    check_inputs_stay(&[("--html", args.html.as_deref())], inputs)?;
+    let scenario = place.is_none().then_some(("the scenario", args.scenario.scenario.as_path()));
+    check_inputs_stay(&[("--html", args.html.as_deref())], scenario.into_iter().chain(profile))?;
     let html = args.html.as_deref().map(OutputFile::create).transpose()?;
     match place {
         Some(place) => shown(args, html, &[place::look(args, place)?]),
@@ -66,14 +66,17 @@ fn asked(path: &Path) -> Result<Option<Place>, Failure> {
         Place::Server(endpoint) => return Ok(Some(Place::Server(endpoint))),
         place @ Place::Mount(_) => place,
     };
+    // Before anything is looked at: of a mount whose server hangs that would not end.
+    if iogate_fuse::status(path).is_ok() {
+        return Ok(Some(place));
+    }
     let is_scenario = path.to_str().is_some_and(scenarios::is_built_in);
     // A mount that has failed cannot be looked at, and is a mount all the same.
     let is_folder = path
         .metadata()
         .map_or_else(|error| error.kind() != std::io::ErrorKind::NotFound, |found| found.is_dir());
     if is_folder {
-        let is_mount = !is_scenario || iogate_fuse::status(path).is_ok();
-        return Ok(is_mount.then_some(place));
+        return Ok((!is_scenario).then_some(place));
     }
     if is_scenario || path.exists() {
         return Ok(None);

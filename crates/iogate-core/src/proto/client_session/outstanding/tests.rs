@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use std::println;
 
 use super::*;
+use crate::Span;
 use crate::proto::repeats::{Admitted, Window};
 
 const LIMITS: Limits = Limits { requests: 5, bytes: 1000, transfer_bytes: 1000, append_bytes: 1000 };
@@ -102,7 +103,7 @@ impl World {
                 self.pushed += 1;
                 let token = self.pushed;
                 let ask = if self.random.below(3) > 0 { Ask::Append(token) } else { Ask::Set(token) };
-                self.client.push(ask, ask.demand());
+                self.client.push(ask, ask.demand(), Time::ZERO);
             }
             0..45 => self.write(),
             45..60 => self.arrive_at_server(),
@@ -269,9 +270,9 @@ fn what_is_answered_has_taken_effect_once_whatever_the_network_does() {
 #[test]
 fn a_new_session_starts_over_and_tells_what_is_unknown() {
     let mut client = Outstanding::new();
-    client.push(Ask::Append(1), Ask::Append(1).demand());
-    client.push(Ask::Set(2), Ask::Set(2).demand());
-    client.push(Ask::Append(3), Ask::Append(3).demand());
+    client.push(Ask::Append(1), Ask::Append(1).demand(), Time::ZERO);
+    client.push(Ask::Set(2), Ask::Set(2).demand(), Time::ZERO);
+    client.push(Ask::Append(3), Ask::Append(3).demand(), Time::ZERO);
     assert!(client.next_to_write(|_| false).is_none(), "without a connection");
     assert_eq!(client.renewed(LIMITS, false), []);
     assert_eq!(client.next_to_write(|_| false).map(|next| next.id), Some(1));
@@ -299,7 +300,7 @@ fn a_request_beyond_the_credits_goes_alone() {
     let mut client = Outstanding::new();
     client.renewed(Limits { requests: 4, bytes: 10, ..LIMITS }, false);
     for bytes in [20, 5, 5, 1] {
-        client.push(bytes, Demand { bytes, repeatable: true, ..Demand::default() });
+        client.push(bytes, Demand { bytes, repeatable: true, ..Demand::default() }, Time::ZERO);
     }
     assert_eq!(client.next_to_write(|_| false).map(|next| *next.item), Some(20));
     assert!(client.next_to_write(|_| false).is_none());
@@ -309,4 +310,31 @@ fn a_request_beyond_the_credits_goes_alone() {
     assert_eq!(client.next_to_write(|_| false).map(|next| *next.item), Some(5));
     assert!(client.next_to_write(|_| false).is_none());
     assert_eq!(client.iter().count(), 3);
+}
+
+#[test]
+fn the_oldest_request_is_known_by_when_it_came() {
+    let at = |ms| Time::ZERO + Span::from_millis(ms);
+    let mut client = Outstanding::new();
+    client.renewed(LIMITS, false);
+    assert_eq!(client.oldest(), None);
+    for (token, ms) in [(1, 10), (2, 20), (3, 30)] {
+        client.push(Ask::Set(token), Ask::Set(token).demand(), at(ms));
+    }
+    assert_eq!(client.oldest(), Some(at(10)), "before it is written");
+    while client.next_to_write(|_| false).is_some() {}
+    client.answer(2).unwrap();
+    assert_eq!(client.oldest(), Some(at(10)));
+    client.answer(1).unwrap();
+    assert_eq!(client.oldest(), Some(at(30)));
+    // What starts over in a new session has come when it came.
+    client.disconnected();
+    client.renewed(LIMITS, false);
+    client.push_restoring(Ask::Open, Ask::Open.demand());
+    assert_eq!(client.oldest(), Some(at(30)));
+    while client.next_to_write(|_| false).is_some() {}
+    client.answer(1).unwrap();
+    while client.next_to_write(|_| false).is_some() {}
+    client.answer(2).unwrap();
+    assert_eq!(client.oldest(), None);
 }
