@@ -29,6 +29,7 @@
 //! | [`file_locks`] | locks of files among the clients of a server: of bytes, and of open files |
 //! | [`glob`] | patterns of names and of paths |
 //! | [`hash`] | hash maps that depend on nothing but their keys |
+//! | `heap` | priority queues of indices whose keys change, for schedulers and policies |
 //! | [`medium`] | where logs lie: files that are replaced whole and appended to |
 //! | [`answers`] | what a server remembers of requests over its own restart, so that none is carried out twice |
 //! | [`wire`] | the protocol of clients, forwarders and data servers: bytes to values and back |

@@ -5,6 +5,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::num::NonZeroU64;
 
+use super::comes::Comes;
 use super::deferred::Deferred;
 use super::service::Charge;
 use super::{DispatchId, Gate};
@@ -13,11 +14,11 @@ use crate::global_policy::Usage;
 use crate::hash::HashMap;
 use crate::policy::{Arbiter, ClassId, Entitlement, Leaf, Next, Policy, Standing, Work};
 use crate::queue::{AWAITED, NONE, Pending, Slot, SlotId, State};
-use crate::request::{AppId, Op};
+use crate::request::AppId;
 use crate::sched::{ConfigError, Prices};
 use crate::stats::Sums;
 use crate::stats::summary::AppNow;
-use crate::time::{Span, Time};
+use crate::time::Time;
 use crate::wait::WaitReason;
 
 /// Who decides, and the requests that are deferred.
@@ -117,37 +118,6 @@ fn entitle(now: &mut AppNow, to: &Entitlement, within: Option<AppId>, standing: 
     (now.min, now.min_requests) = (number(min.bytes), number(min.requests));
     (now.max, now.max_requests) = (number(max.bytes), number(max.requests));
     now.within = within.map(|branch| branch.0);
-}
-
-/// Requests of the other operation after which one that has not come is forgotten.
-const COMES: u8 = 64;
-
-/// Which operations come. What a device charges for one that does not may never be measured: it says nothing.
-#[derive(Default)]
-struct Comes {
-    /// By operation, how many of the other one may come before it is forgotten.
-    left: [u8; 2],
-}
-
-impl Comes {
-    /// A request comes. True if that changes which operations do.
-    fn count(&mut self, op: Op) -> bool {
-        let [this, other] = match op {
-            Op::Read => [0, 1],
-            Op::Write => [1, 0],
-        };
-        let (is_new, is_last) = (self.left[this] == 0, self.left[other] == 1);
-        self.left[this] = COMES;
-        self.left[other] = self.left[other].saturating_sub(1);
-        is_new || is_last
-    }
-
-    /// What going from one stream to another costs, at most; before anything has come, of any operation.
-    fn jump(&self, prices: &Prices) -> Span {
-        let comes = |op: &Op| self.left == [0; 2] || self.left[*op as usize] > 0;
-        let jumps = [Op::Read, Op::Write].into_iter().filter(comes).map(|op| prices.saving(op, 0));
-        jumps.max().unwrap_or_default()
-    }
 }
 
 fn note_cap(blame: &mut Blame, arbiter: &mut Arbiter, now: Time, id: ClassId) {

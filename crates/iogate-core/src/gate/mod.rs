@@ -2,6 +2,7 @@
 
 mod accounts;
 mod admission;
+mod comes;
 mod deferred;
 mod present;
 mod service;
