@@ -25,7 +25,8 @@ LossPolicy = Literal["raise", "warn", "ignore"]
 """What to do at the end of a turn that was lost meanwhile."""
 
 Place = Union[str, bytes, "os.PathLike[str]"]
-"""A path in the file system (bytes are always one); or the name of a place: a string without a slash, or `nfs:server:/scratch`."""
+"""A path in the file system (bytes are always one); or the name of a place: a string without a slash, or
+`nfs:server:/scratch`."""
 
 
 @dataclass(frozen=True)

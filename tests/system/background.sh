@@ -30,7 +30,11 @@ for scheduler in "$SCHEDULER" auto; do
     [ "$scheduler" != auto ] || expected='scheduler [a-z-]+ \(auto\)'
     at_terminal "$IOGATE" mount "$SRC" "$MNT" --scheduler "$scheduler" </dev/null >"$SIDE/said" || fail "the mount failed: $(cat "$SIDE/said")"
     said=$(tr -d '\r' <"$SIDE/said")
-    [[ "$said" =~ ^"$SRC is mounted at $MNT, "$expected": see \`iogate status $MNT\`, end it by \`iogate umount $MNT\`"$ ]] ||
+    before="$SRC is mounted at $MNT, "
+    after=": see \`iogate status $MNT\`, end it by \`iogate umount $MNT\`"
+    chosen=${said#"$before"}
+    chosen=${chosen%"$after"}
+    [[ "$said" = "$before$chosen$after" && "$chosen" =~ ^$expected$ ]] ||
         fail "of the mount it says: $said"
     "$IOGATE" umount "$MNT" || fail "umount failed"
     eventually 5 no_server || fail "the mount's process is still there: $(servers)"

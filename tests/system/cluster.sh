@@ -81,11 +81,18 @@ for w in 1 2 3; do
     writers+=($!)
 done
 written() { [ "$(cat "$SIDE"/done-* 2>/dev/null | wc -l)" -ge "$1" ]; }
+# Whether forwarders say that they do not reach the third data server.
+misses() {
+    cluster status two-layer --json |
+        jq -e '[.[].status.exports[]?.gate.about[]? | select(.[0] == "connection")[1] | test("target 2: no connection to .*server-2")] | any' >/dev/null
+}
+! misses || fail "a data server is said to be missed that is there"
 at=10
 for node in forwarder-0 server-2 server-0; do
     eventually 30 written $at || fail "the writers do not get on"
     kill -KILL "$(pid_of $node)"
     eventually 5 is_gone "$(pid_of $node)" || fail "$node does not die"
+    [ $node != server-2 ] || eventually 10 misses || fail "no forwarder says that server-2 is missed"
     cluster up "$REPOSITORY/examples/two-layer.toml" >"$SIDE/up"
     at=$((at + 25))
 done

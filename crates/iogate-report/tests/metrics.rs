@@ -19,6 +19,8 @@ fn gate(name: &str, app: &str) -> Summary {
     let counts = AppCounts { requests: 1, bytes: 4_096, dispatches: 1, waiting_ns: 1_500_000_000 };
     let counters = Counters {
         gate: name.into(),
+        is_connected: Some(false),
+        has_lease: Some(true),
         apps: vec![App { app: 7, name: app.into(), counts }],
         ..Counters::of(&stats, &mut TopApps::default())
     };

@@ -43,6 +43,8 @@ pub use clock::Clock;
 pub use credentials::{Caller, CallerError, Groups};
 pub use directory::{DirectoryTree, path_of};
 pub use striped::{StripedTree, Swept};
-pub use tree::{ObjectName, OpenHow, Tree, TreeFile, Waiting, WhenGone, all_answers, resize_by_handle};
+pub use tree::{
+    ObjectName, OpenHow, Tree, TreeFile, TreeState, Waiting, WhenGone, all_answers, resize_by_handle,
+};
 pub use users::Users;
 pub use watchdog::Watchdog;

@@ -217,10 +217,19 @@ pub trait Tree: Send + Sync + 'static {
         PAYLOAD_BYTES_MAX
     }
 
-    /// How what carries the tree is, in a few words for people: connected to whom, or trying again.
-    fn state(&self) -> Option<String> {
+    /// How what carries the tree is; `None`: nothing does, it is here.
+    fn state(&self) -> Option<TreeState> {
         None
     }
+}
+
+/// How what carries a [`Tree`] is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeState {
+    /// In a few words for people: connected to whom, or trying again.
+    pub text: String,
+    /// Whether all servers are connected to, and none takes long to answer.
+    pub is_well: bool,
 }
 
 /// An open file of a [`Tree`]. Closed when dropped.

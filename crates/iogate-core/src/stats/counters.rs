@@ -36,6 +36,12 @@ pub struct Counters {
     pub apps: Vec<App>,
     /// All others together.
     pub other: AppCounts,
+    /// Whether all servers of what the gate serves are connected to and answer; `None`: it is this machine's own.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub is_connected: Option<bool>,
+    /// Whether a policy that many gates share goes by a lease here; `None`: there is no such policy.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub has_lease: Option<bool>,
 }
 
 /// Times of one operation.

@@ -1,5 +1,6 @@
 //! What metrics have of the gate.
 
+use iogate_core::global_policy::Phase;
 use iogate_core::stats::counters::Counters;
 use iogate_core::stats::summary::Names;
 
@@ -15,6 +16,7 @@ impl Engine {
             self.with_gate(|gate, _| (gate.stats().clone(), gate.queued() as u64, gate.in_service().into()));
         let counters = Counters::of(&stats, &mut top);
         drop(top);
-        Counters { queued, in_service, ..counters }.named(gate, names)
+        let has_lease = self.sharing().map(|sharing| sharing.phase == Phase::Lease);
+        Counters { queued, in_service, has_lease, ..counters }.named(gate, names)
     }
 }

@@ -19,7 +19,7 @@ use iogate_core::{AppId, ClientId, FileId, Layout};
 use iogate_engine::store::{Segment, Store};
 use iogate_engine::{Origin, lock};
 use iogate_vfs::app::{AppFile, Own, application, stable_hash};
-use iogate_vfs::{Caller, OpenHow, Tree, TreeFile, Waiting, WhenGone};
+use iogate_vfs::{Caller, OpenHow, Tree, TreeFile, TreeState, Waiting, WhenGone};
 
 use super::call::{Call, Memory, not_understood, payload, record};
 use super::file::{Opened, RemoteFile, layout};
@@ -467,7 +467,8 @@ impl Tree for Remote {
         let _ = self.servers.when_gone.set(tell);
     }
 
-    fn state(&self) -> Option<String> {
+    fn state(&self) -> Option<TreeState> {
+        let mut is_well = true;
         let state = |client: &Client| {
             let mut state = match client.is_connected() {
                 true if client.has_other_clock() => {
@@ -476,11 +477,14 @@ impl Tree for Remote {
                 true => format!("connected to {}", client.endpoint()),
                 false => format!("no connection to {}, trying again", client.endpoint()),
             };
+            is_well &= client.is_connected();
             if let Some(waits) = client.waits_for().map(Duration::from).filter(|waits| *waits >= LONG) {
+                is_well = false;
                 let _ = write!(state, "; a request has waited for its answer for {waits:.1?}");
             }
             state
         };
-        Some(self.servers.clients.iter().map(state).collect::<Vec<String>>().join("; "))
+        let text = self.servers.clients.iter().map(state).collect::<Vec<String>>().join("; ");
+        Some(TreeState { text, is_well })
     }
 }

@@ -221,7 +221,12 @@ impl GateStatus {
         summary.set_now(apps, &names);
         summary.patterns = patterns(&export.engine.seen());
         summary.choice = export.engine.choice();
-        summary.counters = Some(export.engine.counters(&export.name, &names));
+        let mut counters = export.engine.counters(&export.name, &names);
+        if let Some(state) = export.tree.state() {
+            counters.is_connected = Some(state.is_well);
+            summary.about.push(("connection".into(), state.text));
+        }
+        summary.counters = Some(counters);
         GateStatus {
             summary,
             last_served: stats.apps.iter().map(|(app, sums)| (app.0, at(sums.last))).collect(),

@@ -85,11 +85,11 @@ fn a_server_with_another_time_is_noticed() {
     let client = |peer: &Peer| connect(peer, Receiving::Background);
     let remote = client(&peer);
     assert!(!remote.clients()[0].has_other_clock(), "{}", remote.clients()[0].clock());
-    assert!(!remote.state().unwrap().contains("clock"));
+    assert!(!remote.state().unwrap().text.contains("clock"));
     peer.settings.clock_ahead.store(-3_600_000_000_000, Ordering::SeqCst);
     let remote = client(&peer);
     assert!(remote.clients()[0].has_other_clock());
-    let state = remote.state().unwrap();
+    let state = remote.state().unwrap().text;
     assert!(state.contains("whose clock is 3") && state.contains(" s behind"), "{state}");
 }
 

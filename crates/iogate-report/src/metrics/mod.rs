@@ -230,6 +230,22 @@ pub const SERIES: &[Series] = &[
         read: |exposed| one(exposed, |summary, _| summary.rejected_full),
     },
     Series {
+        name: "iogate_connected",
+        kind: Kind::Gauge,
+        unit: Unit::None,
+        labels: BY_GATE,
+        help: "Whether all servers of a mount of servers, or of a forwarder, are connected to and answer within a second: 1 or 0.",
+        read: |exposed| whether(exposed, |counters| counters.is_connected),
+    },
+    Series {
+        name: "iogate_policy_granted",
+        kind: Kind::Gauge,
+        unit: Unit::None,
+        labels: BY_GATE,
+        help: "Whether a policy that many gates share goes by what its coordinator has granted for now: 1, or 0 when it is not reached.",
+        read: |exposed| whether(exposed, |counters| counters.has_lease),
+    },
+    Series {
         name: "iogate_skewed_requests",
         kind: Kind::Counter,
         unit: Unit::None,
@@ -484,6 +500,13 @@ fn per_gate(
         })
     });
     samples.collect()
+}
+
+/// 1 or 0 of each gate that has an answer.
+fn whether(exposed: &Exposed, read: impl Fn(&Counters) -> Option<bool>) -> Vec<Sample> {
+    per_gate(exposed, |_, counters| {
+        read(counters).map(|is_so| (Vec::new(), Value::Number(is_so.into()))).into_iter().collect()
+    })
 }
 
 fn one(exposed: &Exposed, read: impl Fn(&Summary, &Counters) -> u64) -> Vec<Sample> {

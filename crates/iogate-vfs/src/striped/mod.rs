@@ -35,7 +35,7 @@ use iogate_engine::{Engine, Store};
 
 use crate::ends::Ends;
 use crate::object_id::{OBJECT, OBJECTS, ObjectId};
-use crate::tree::{self, ObjectName, OpenHow, Tree, TreeFile};
+use crate::tree::{self, ObjectName, OpenHow, Tree, TreeFile, TreeState};
 use crate::{Caller, Clock};
 use append::End;
 use file::{StripedDirectory, StripedFile};
@@ -154,6 +154,9 @@ impl Drop for StripedTree {
         }
     }
 }
+
+/// Of so many servers the state is told.
+const STATES_MAX: usize = 16;
 
 /// The id of a file, if it is a file and has one.
 fn id_of(attr: &Attr) -> Option<ObjectId> {
@@ -345,6 +348,27 @@ impl Tree for StripedTree {
 
     fn is_reached(&self) -> bool {
         self.names.is_reached() && self.stripes.targets.iter().all(|target| target.is_reached())
+    }
+
+    fn state(&self) -> Option<TreeState> {
+        let names = self.names.state().map(|state| (String::from("names"), state));
+        let targets = self.stripes.targets.iter().zip(0..);
+        let targets = targets.filter_map(|(target, at)| Some((format!("target {at}"), target.state()?)));
+        let mut all: Vec<(String, TreeState)> = names.into_iter().chain(targets).collect();
+        if all.is_empty() {
+            return None;
+        }
+        let is_well = all.iter().all(|(_, state)| state.is_well);
+        // Of many, those that are not well are to be seen.
+        all.sort_by_key(|(_, state)| state.is_well);
+        let more = all.len().saturating_sub(STATES_MAX);
+        all.truncate(STATES_MAX);
+        let mut text: Vec<String> =
+            all.into_iter().map(|(what, state)| format!("{what}: {}", state.text)).collect();
+        if more > 0 {
+            text.push(format!("and {more} more"));
+        }
+        Some(TreeState { text: text.join("; "), is_well })
     }
 
     fn answers(&self) -> u64 {

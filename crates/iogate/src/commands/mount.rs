@@ -489,7 +489,8 @@ impl MountControl {
             summary.about.push(("transport".into(), (*transport).into()));
         }
         if let Some(state) = self.tree.as_ref().and_then(|tree| tree.state()) {
-            summary.about.push(("connection".into(), state));
+            summary.about.push(("connection".into(), state.text));
+            summary.counters.iter_mut().for_each(|counters| counters.is_connected = Some(state.is_well));
         }
         if let Some(DeviceStats { busy, transfers, repositions, .. }) =
             self.modelled.as_ref().map(|store| store.device_stats())

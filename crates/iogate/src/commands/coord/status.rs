@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use iogate_core::AppId;
 use iogate_net::coordinator::{ClassStatus, Finished, Holder, Status, Waiter};
+use iogate_net::transport::auth::class_called;
 use iogate_report::{Table, units};
-use iogate_vfs::app::{group_of_application, user_of_application};
 
 /// Turns that are over, and claims that wait, which are shown.
 const FINISHED_SHOWN: usize = 10;
@@ -114,10 +114,7 @@ fn classes(what: &str, classes: &[ClassStatus]) -> Table {
 
 /// A class for people. What jobs, accounts and applications are called, only those who divide by them know.
 fn called(class: u32) -> String {
-    let app = AppId(class);
-    let user = user_of_application(app).map(|uid| format!("user {uid}"));
-    let group = group_of_application(app).map(|gid| format!("group {gid}"));
-    user.or(group).unwrap_or_else(|| class.to_string())
+    class_called(AppId(class)).unwrap_or_else(|| class.to_string())
 }
 
 fn holders(holders: &[Holder]) -> Table {

@@ -6,7 +6,7 @@ use iogate_core::units::format_size;
 use iogate_core::wire::PAYLOAD_BYTES_MAX;
 use iogate_net::Endpoint;
 
-use super::config::{Bytes, Config, Export};
+use super::config::{Address, Bytes, Config, Export};
 use crate::devices;
 
 impl Config {
@@ -30,6 +30,21 @@ impl Config {
         for (key, time) in [("hello", limits.hello_timeout), ("stall", limits.stall_timeout)] {
             if time.is_zero() {
                 return Err(anyhow!("limits.{key}: expected some time, found 0s, which cuts everybody off"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A server that asks itself waits for its own answer.
+    pub(super) fn check_others(&self) -> anyhow::Result<()> {
+        for export in &self.export {
+            let is_this = |server: &&Address| self.listen.iter().any(|listen| listen.at.0 == server.0);
+            if let Some(server) = export.servers.iter().chain(&export.forward).find(is_this) {
+                return Err(anyhow!(
+                    "export `{}`: expected another server, found {}, where this one listens",
+                    export.name,
+                    server.0
+                ));
             }
         }
         Ok(())
@@ -102,6 +117,17 @@ mod tests {
             "bytes = \"1KiB\"\nmemory = \"1KiB\"\ntransfer = \"1KiB\"\nstall = \"1ns\"\nhello = \"1ns\"";
         let text = format!("{LISTEN}[[export]]\ndirectory = \"/s\"\n[limits]\n{least}\n");
         Config::parse(&text).unwrap();
+    }
+
+    #[test]
+    fn a_server_does_not_ask_itself() {
+        for what in
+            ["forward = \"unix:/run/iogate.socket\"", "servers = [\"a:1\", \"unix:/run/iogate.socket\"]"]
+        {
+            let error = format!("{:#}", Config::parse(&format!("{LISTEN}[[export]]\n{what}\n")).unwrap_err());
+            let expected = "export `default`: expected another server, found unix:/run/iogate.socket, where this one listens";
+            assert!(error.contains(expected), "{error}");
+        }
     }
 
     #[test]

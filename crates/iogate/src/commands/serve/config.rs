@@ -284,6 +284,7 @@ impl Config {
             return Err(anyhow!("expected at least one [[listen]] and one [[export]]"));
         }
         self.check_limits()?;
+        self.check_others()?;
         if let Some(listen) =
             self.listen.iter().find(|listen| listen.users_allowed.as_ref().is_some_and(Vec::is_empty))
         {
