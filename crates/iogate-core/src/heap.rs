@@ -82,11 +82,6 @@ impl<K: Ord + Copy> IndexedHeaps<K> {
         self.heaps.get(of).map_or(0, |heap| heap.0.len())
     }
 
-    /// Whether none holds any.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.heaps.iter().all(|heap| heap.0.is_empty())
-    }
-
     /// The smallest key and its index of one of them; ties go to the smaller index.
     pub(crate) fn peek(&self, of: usize) -> Option<(K, u32)> {
         self.heaps.get(of)?.0.first().copied()

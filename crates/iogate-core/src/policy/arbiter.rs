@@ -306,7 +306,8 @@ impl Arbiter {
         if is_misplaced {
             self.rank(now, id);
         }
-        if self.admitted == 0 && self.ready.is_empty() && self.capped.is_empty() {
+        // Who is within something and waits has it wait, too, or wait for its cap.
+        if self.admitted == 0 && !self.has_deferred() {
             self.inners[0].catch_up();
         }
     }
