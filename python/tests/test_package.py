@@ -110,7 +110,7 @@ async def wait() -> None:
 save("state", 1)
 iogate.turn("/scratch", policy="locks")
 iogate.turn("/scratch", 2**30)
-iogate.turn(b"/scratch")
+iogate.turn(7)
 """
 
 EXPECTED = """
