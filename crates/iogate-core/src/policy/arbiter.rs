@@ -324,9 +324,8 @@ impl Arbiter {
         class.finish = (class.finish + tag(took, weight)).saturating_sub(estimated);
         let (within, finish, inner) = (class.within, class.finish, class.inner);
         let is_capping = !self.capped.is_empty();
-        let tag = class.start_tag();
-        let key = self.ready.key(within.index(), id.into());
-        let is_misplaced = key.is_some_and(|key| is_capping || key > tag);
+        let start = class.start_tag();
+        let is_misplaced = self.ready_key(id).is_some_and(|key| is_capping || key > start);
         let class = &mut self.classes[id.index()];
         if class.is_idle() {
             class.idle_since = now;
@@ -377,8 +376,7 @@ impl Arbiter {
         }
         let thought = now.since(class.idle_since).as_nanos().min(2 * THINK_MAX);
         class.think = if class.think == 0 { thought } else { (class.think * 7 + thought) / 8 };
-        let thinks = thought.max(class.think);
-        thinks >= self.kept_for(id)
+        thought.max(class.think) >= self.kept_for(id)
     }
 
     fn weight(&self, id: ClassId) -> u32 {

@@ -28,30 +28,24 @@ pub(super) fn part(all: u128, requests: u32, admitted: u32) -> u128 {
 }
 
 /// The first of those that are within nothing.
-pub(super) fn first<K: Copy>(list: &BTreeSet<(InnerId, K, ClassId)>) -> Option<(K, ClassId)>
-where
-    (InnerId, K, ClassId): Ord,
-{
-    let (of, key, id) = list.first()?;
-    (*of == InnerId::NONE).then_some((*key, *id))
+pub(super) fn first(list: &BTreeSet<(InnerId, Time, ClassId)>) -> Option<(Time, ClassId)> {
+    // Nothing is before those.
+    let (of, at, id) = list.first()?;
+    (*of == InnerId::NONE).then_some((*at, *id))
 }
 
-/// The first of those that are within a branch.
-fn first_within<K: Copy + Ord + Default>(
-    list: &BTreeSet<(InnerId, K, ClassId)>,
-    inner: InnerId,
-) -> Option<(K, ClassId)> {
-    let from = (inner, K::default(), ClassId::default());
-    let (of, key, id) = list.range(from..).next()?;
-    (*of == inner).then_some((*key, *id))
+/// The first of those that are within a branch, or within nothing.
+fn first_within(list: &BTreeSet<(InnerId, Time, ClassId)>, inner: InnerId) -> Option<(Time, ClassId)> {
+    let (of, at, id) = list.range((inner, Time::ZERO, ClassId::default())..).next()?;
+    (*of == inner).then_some((*at, *id))
 }
 
 /// Moves a class in a list from one key to another.
-fn replace<K: Ord + Copy>(
-    list: &mut BTreeSet<(InnerId, K, ClassId)>,
+fn replace(
+    list: &mut BTreeSet<(InnerId, Time, ClassId)>,
     within: InnerId,
-    key: &mut Option<K>,
-    new: Option<K>,
+    key: &mut Option<Time>,
+    new: Option<Time>,
     id: ClassId,
 ) {
     if *key == new {
@@ -115,7 +109,7 @@ impl Arbiter {
         let within = self.classes[id.index()].within;
         // Each request of somebody within a branch makes the branch's tag larger while others there wait. Where it is to be found then is
         // looked at when it comes first by the tag that it had (see `first_ready`), not twice for each request.
-        let key = self.ready.key(within.index(), id.into());
+        let key = self.ready_key(id);
         match ready {
             Some(tag) if key.is_some_and(|key| key <= tag) => {}
             Some(tag) => self.ready.set(within.index(), id.into(), tag),

@@ -470,14 +470,15 @@ impl Tree for Remote {
     fn state(&self) -> Option<TreeState> {
         let mut is_well = true;
         let state = |client: &Client| {
-            let mut state = match client.is_connected() {
+            let is_connected = client.is_connected();
+            let mut state = match is_connected {
                 true if client.has_other_clock() => {
                     format!("connected to {}, whose clock is {}", client.endpoint(), client.clock())
                 }
                 true => format!("connected to {}", client.endpoint()),
                 false => format!("no connection to {}, trying again", client.endpoint()),
             };
-            is_well &= client.is_connected();
+            is_well &= is_connected;
             if let Some(waits) = client.waits_for().map(Duration::from).filter(|waits| *waits >= LONG) {
                 is_well = false;
                 let _ = write!(state, "; a request has waited for its answer for {waits:.1?}");

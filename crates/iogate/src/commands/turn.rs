@@ -4,12 +4,11 @@ use std::io::{self, ErrorKind, IsTerminal};
 use std::ops::ControlFlow;
 use std::process::Command;
 
+use anyhow::anyhow;
 use iogate_net::turns::ClaimError;
 use iogate_turn::{Place, Policy, Settings, TurnError, Turns, Wish};
 
 use crate::cli::{PolicyChoice, TurnArgs};
-use anyhow::anyhow;
-
 use crate::commands::child::{self, Signals};
 use crate::failure::Failure;
 use crate::output::say;

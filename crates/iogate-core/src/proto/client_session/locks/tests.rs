@@ -76,6 +76,15 @@ fn ask(session: &mut Session, handle: u32, kind: u8, owner: u64, first: u64, las
     session.submit(format!("lock {kind} {owner} {first}-{last}"), demand, Time::ZERO).unwrap();
 }
 
+/// A client that has the first hundred bytes of a file alone, and the file's handle.
+fn locked() -> (Session, u32) {
+    let mut session = ClientSession::new(CONFIG, own, welcome(1));
+    let handle = open_file(&mut session, 3);
+    ask(&mut session, handle, lock::EXCLUSIVE, 5, 0, 99);
+    exchange(&mut session, |_| Ok(vec![]));
+    (session, handle)
+}
+
 /// The server was started anew.
 fn restart(session: &mut Session, number: u8) {
     session.lost(Time::ZERO);
@@ -111,10 +120,7 @@ fn locks_are_asked_for_again_before_anything_else() {
 
 #[test]
 fn a_file_whose_lock_is_lost_is_of_no_use_any_more() {
-    let mut session = ClientSession::new(CONFIG, own, welcome(1));
-    let handle = open_file(&mut session, 3);
-    ask(&mut session, handle, lock::EXCLUSIVE, 5, 0, 99);
-    exchange(&mut session, |_| Ok(vec![]));
+    let (mut session, handle) = locked();
     restart(&mut session, 2);
     let said = exchange(&mut session, |item| match item {
         "opens 1" => Ok(opened(3)),
@@ -130,10 +136,7 @@ fn a_file_whose_lock_is_lost_is_of_no_use_any_more() {
 
 #[test]
 fn what_was_given_back_is_not_asked_for_again_whatever_was_answered() {
-    let mut session = ClientSession::new(CONFIG, own, welcome(1));
-    let handle = open_file(&mut session, 3);
-    ask(&mut session, handle, lock::EXCLUSIVE, 5, 0, 99);
-    exchange(&mut session, |_| Ok(vec![]));
+    let (mut session, handle) = locked();
     ask(&mut session, handle, lock::NONE, 5, 0, u64::MAX);
     exchange(&mut session, |_| Err(EAGAIN));
     restart(&mut session, 2);
@@ -144,10 +147,7 @@ fn what_was_given_back_is_not_asked_for_again_whatever_was_answered() {
 /// Others may share it since then, though the client is told in the grace to ask once more.
 #[test]
 fn what_was_asked_for_again_as_shared_is_not_had_alone_any_more() {
-    let mut session = ClientSession::new(CONFIG, own, welcome(1));
-    let handle = open_file(&mut session, 3);
-    ask(&mut session, handle, lock::EXCLUSIVE, 5, 0, 99);
-    exchange(&mut session, |_| Ok(vec![]));
+    let (mut session, handle) = locked();
     ask(&mut session, handle, lock::SHARED, 5, 0, 99);
     let again = |session: &mut Session| {
         let said = exchange(session, |item| match item {
@@ -166,10 +166,7 @@ fn what_was_asked_for_again_as_shared_is_not_had_alone_any_more() {
 
 #[test]
 fn a_copy_of_the_process_has_no_locks() {
-    let mut session = ClientSession::new(CONFIG, own, welcome(1));
-    let handle = open_file(&mut session, 3);
-    ask(&mut session, handle, lock::EXCLUSIVE, 5, 0, 99);
-    exchange(&mut session, |_| Ok(vec![]));
+    let (mut session, _) = locked();
     session.forked(Time::ZERO);
     assert!(matches!(session.attempt(Time::ZERO), Attempt::Connect(_)));
     session.connected(welcome(2), Time::ZERO);
