@@ -5,7 +5,8 @@
 use iogate_nfs::rpc::records::Records;
 use iogate_nfs::rpc::{Call, CallError};
 use iogate_nfs::wire::{
-    FileHandle, MOUNT_PROGRAM, MountReply, MountRequest, RECORD_BYTES_MAX, Reply, Request,
+    FileHandle, LOCK_PROGRAM, LockReply, LockRequest, MOUNT_PROGRAM, MountReply, MountRequest, RECORD_BYTES_MAX,
+    Reply, Request, STATUS_PROGRAM, StatusRequest,
 };
 use iogate_nfs::xdr::Reader;
 use libfuzzer_sys::fuzz_target;
@@ -36,6 +37,19 @@ fuzz_target!(|bytes: &[u8]| {
                 // Padding need not be zero.
                 assert_eq!(again.len(), arguments.len());
             }
+        } else if call.program == LOCK_PROGRAM {
+            if let Ok(Some(request)) = LockRequest::take(call.procedure, &mut from) {
+                let mut again = Vec::new();
+                request.put(&mut again);
+                assert_eq!(again.len(), arguments.len());
+                assert_eq!(LockRequest::take(call.procedure, &mut Reader::new(&again)), Ok(Some(request)));
+            }
+        } else if call.program == STATUS_PROGRAM {
+            if let Ok(Some(request)) = StatusRequest::take(call.procedure, &mut from) {
+                let mut again = Vec::new();
+                request.put(&mut again);
+                assert_eq!(again.len(), arguments.len());
+            }
         } else if let Ok(Some(request)) = Request::take(call.procedure, &mut from) {
             let mut again = Vec::new();
             request.put(&mut again);
@@ -43,6 +57,7 @@ fuzz_target!(|bytes: &[u8]| {
             assert_eq!(Request::take(call.procedure, &mut Reader::new(&again)), Ok(Some(request)));
         }
         let _ = Reply::take(call.procedure, &mut Reader::new(arguments));
+        let _ = LockReply::take(call.procedure, &mut Reader::new(arguments));
         let _ = MountReply::take(call.procedure, &mut Reader::new(arguments));
     }
     let sealer = iogate_nfs::handle::Sealer::new([7; 16], 0);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The port mapper: in a network of its own, Debian's rpcbind is told where NFS and MOUNT are for as long as a server runs, `iogate nfs` or that of a
+# The port mapper: in a network of its own, Debian's rpcbind is told where NFS, MOUNT, NLM and NSM are for as long as a server runs, `iogate nfs` or that of a
 # configuration; another server is refused, and one that finds no port mapper says so.
 # limit: 60
 # variants: fifo
@@ -16,8 +16,8 @@ fi
 mount -t tmpfs run /run
 ip link set lo up
 serve=("$IOGATE" nfs "$SRC" --listen 127.0.0.1:2049 --portmap)
-registered() { rpcinfo -p 127.0.0.1 | awk '$1 == 100003 || $1 == 100005 { print $1, $2, $3, $4 }' | sort | tr '\n' ';'; }
-both='100003 3 tcp 2049;100005 3 tcp 2049;'
+registered() { rpcinfo -p 127.0.0.1 | awk '$1 == 100003 || $1 == 100005 || $1 == 100021 || $1 == 100024 { print $1, $2, $3, $4 }' | sort | tr '\n' ';'; }
+all='100003 3 tcp 2049;100005 3 tcp 2049;100021 4 tcp 2049;100024 1 udp 2049;'
 
 refused any 'expected a port mapper at /run/rpcbind.sock' "${serve[@]}"
 
@@ -56,10 +56,10 @@ answers_anybody
 kill -KILL "$SERVER"
 wait "$SERVER" || true
 start "${serve[@]}"
-[ "$(registered)" = "$both" ] || fail "the port mapper has: $(registered)"
+[ "$(registered)" = "$all" ] || fail "the port mapper has: $(registered)"
 # Who registers elsewhere would take the clients of the first.
 refused any 'the port mapper refuses program 100003 for tcp' "$IOGATE" nfs "$SRC" --listen 127.0.0.1:2050 --state "$SIDE/state" --portmap
-[ "$(registered)" = "$both" ] || fail "a server that was refused leaves: $(registered)"
+[ "$(registered)" = "$all" ] || fail "a server that was refused leaves: $(registered)"
 end_server
 
 cat >"$SIDE/server.toml" <<END
@@ -74,7 +74,7 @@ portmap = true
 export = "files"
 END
 start "$IOGATE" serve "$SIDE/server.toml"
-[ "$(registered)" = "$both" ] || fail "the port mapper has: $(registered)"
+[ "$(registered)" = "$all" ] || fail "the port mapper has: $(registered)"
 end_server
 
 # It does not answer: a server that begins says so; one that ends has told it all, before it waits.
@@ -82,7 +82,7 @@ kill -STOP "$RPCBIND"
 refused any 'expected an answer of the port mapper at .*rpcinfo -d' "${serve[@]}"
 kill -CONT "$RPCBIND"
 start "${serve[@]}"
-[ "$(registered)" = "$both" ] || fail "the port mapper has: $(registered)"
+[ "$(registered)" = "$all" ] || fail "the port mapper has: $(registered)"
 kill -STOP "$RPCBIND"
 kill -TERM "$SERVER"
 wait "$SERVER" || fail "the server did not end well: $(cat "$SIDE/err")"

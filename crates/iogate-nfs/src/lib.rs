@@ -23,4 +23,4 @@ pub mod wire;
 pub mod xdr;
 
 pub use server::{Access, Counts, Limits, Network, NetworkError, Server, ServerConfig};
-pub use service::{Answer, Asked, Asking, Export, Front, Job, Lasting, Respond, Service, Spawn};
+pub use service::{Answer, Asked, Asking, Callbacks, Export, Front, Job, Lasting, Respond, Service, Spawn};

@@ -1,6 +1,6 @@
-//! The port mapper of this machine (rpcbind; RFC 1833, section 2): it is told where NFS and MOUNT are, so that who mounts need not say.
-//!
-//! Over its own socket, by which it knows who asks: what root has set nobody else can take away.
+//! Port mappers (rpcbind; RFC 1833, section 2). That of this machine is told where the server's programs are, so that who mounts need not
+//! say, and who locks finds them; over its own socket, by which it knows who asks: what root has set nobody else can take away.
+//! Those of clients are asked where theirs are.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 
 use crate::rpc::records::Records;
 use crate::rpc::{Accepted, Call, Credential, take_reply};
-use crate::wire::{MOUNT_PROGRAM, NFS_PROGRAM, VERSION};
+use crate::wire::{
+    LOCK_PROGRAM, LOCK_VERSION, MOUNT_PROGRAM, NFS_PROGRAM, STATUS_PROGRAM, STATUS_VERSION, VERSION,
+};
 use crate::xdr::{Reader, Xdr, XdrError, put_opaque};
 
 /// Where it listens.
@@ -20,9 +22,16 @@ const PROGRAM: u32 = 100_000;
 const PROGRAM_VERSION: u32 = 3;
 const SET: u32 = 1;
 const UNSET: u32 = 2;
+const GET_ADDRESS: u32 = 3;
 /// The number of each call, as it is the only one of its connection.
 const XID: u32 = 1;
-const PROGRAMS: [u32; 2] = [NFS_PROGRAM, MOUNT_PROGRAM];
+/// What a server is by TCP.
+const PROGRAMS: [(u32, u32); 3] =
+    [(NFS_PROGRAM, VERSION), (MOUNT_PROGRAM, VERSION), (LOCK_PROGRAM, LOCK_VERSION)];
+/// And by datagrams: clients' machines say so that they were started again.
+const RESTARTS: (u32, u32) = (STATUS_PROGRAM, STATUS_VERSION);
+/// Most bytes of an address in universal form.
+const ADDRESS_BYTES_MAX: u32 = 256;
 /// How long it may take to answer everything.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Most bytes of an answer.
@@ -58,7 +67,7 @@ pub enum PortMapperError {
     Refused {
         /// Which program.
         program: u32,
-        /// `tcp` or `tcp6`.
+        /// `tcp`, `udp`, or one of them with a 6.
         network: &'static str,
     },
 }
@@ -67,29 +76,47 @@ pub enum PortMapperError {
 #[derive(Debug)]
 pub struct Registration {
     socket: PathBuf,
-    told: Vec<(u32, &'static str)>,
+    told: Vec<(Program, &'static str)>,
+    hears_restarts: bool,
 }
 
+/// A program, and its version.
+type Program = (u32, u32);
+
 impl Registration {
-    /// Tells the port mapper at `socket` that NFS and MOUNT, version 3, are at this address by TCP.
+    /// Tells the port mapper at `socket` that NFS, MOUNT and NLM are at this address by TCP, and NSM by datagrams, unless something else of
+    /// this machine is that already.
     ///
     /// # Errors
     /// Nothing is registered then, unless the port mapper carries out later what it has not answered.
     pub fn of(address: SocketAddr, socket: &Path) -> Result<Registration, PortMapperError> {
-        let networks = universal(address);
-        let of_program = |program| networks.iter().map(move |(network, at)| (program, *network, at.as_str()));
-        let wanted: Vec<Mapping<'_>> = PROGRAMS.into_iter().flat_map(of_program).collect();
+        let (streams, datagrams) = (universal(address, ["tcp", "tcp6"]), universal(address, ["udp", "udp6"]));
+        let on = |networks: &[(&'static str, String)], program: Program| -> Vec<_> {
+            networks.iter().map(|(network, at)| (program, *network, at.clone())).collect()
+        };
+        let mut wanted: Vec<Mapping> =
+            PROGRAMS.into_iter().flat_map(|program| on(&streams, program)).collect();
+        let needed = wanted.len();
+        wanted.extend(on(&datagrams, RESTARTS));
         let done = ask(socket, SET, &wanted)?;
-        let mut registration = Registration { socket: socket.to_path_buf(), told: Vec::new() };
+        let mut registration =
+            Registration { socket: socket.to_path_buf(), told: Vec::new(), hears_restarts: true };
         let mut refused = None;
-        for (&(program, network, _), done) in wanted.iter().zip(done) {
+        for (index, (&(program, network, _), done)) in wanted.iter().zip(done).enumerate() {
             if done {
                 registration.told.push((program, network));
+            } else if index < needed {
+                refused = refused.or(Some(PortMapperError::Refused { program: program.0, network }));
             } else {
-                refused = refused.or(Some(PortMapperError::Refused { program, network }));
+                registration.hears_restarts = false;
             }
         }
         refused.map_or(Ok(registration), Err)
+    }
+
+    /// Whether machines that were started again say so to this server, and not to something else here.
+    pub fn hears_restarts(&self) -> bool {
+        self.hears_restarts
     }
 }
 
@@ -98,35 +125,64 @@ impl Drop for Registration {
         if self.told.is_empty() {
             return;
         }
-        let told: Vec<Mapping<'_>> =
-            self.told.iter().map(|&(program, network)| (program, network, "")).collect();
+        let told: Vec<Mapping> =
+            self.told.iter().map(|&(program, network)| (program, network, String::new())).collect();
         if let Err(error) = ask(&self.socket, UNSET, &told) {
             tracing::warn!(%error, "the port mapper still has this server");
         }
     }
 }
 
+/// Asks the port mapper of another machine, by `ask`, where a program of it is: its port, if it is known there.
+///
+/// # Errors
+/// Those of `ask`; and if the answer has no address in it.
+pub fn get_address(
+    program: u32,
+    version: u32,
+    network: &str,
+    ask: impl FnOnce(
+        (u32, u32, u32),
+        &[u8],
+        fn(&mut Reader<'_>) -> Result<Vec<u8>, XdrError>,
+    ) -> io::Result<Vec<u8>>,
+) -> io::Result<Option<u16>> {
+    let mut arguments = Vec::new();
+    put_mapping(&mut arguments, (program, version), network, "");
+    let take = |from: &mut Reader<'_>| from.opaque(ADDRESS_BYTES_MAX).map(<[u8]>::to_vec);
+    let address = ask((PROGRAM, PROGRAM_VERSION, GET_ADDRESS), &arguments, take)?;
+    if address.is_empty() {
+        return Ok(None);
+    }
+    let malformed = || io::Error::new(io::ErrorKind::InvalidData, "expected an address in universal form");
+    let text = std::str::from_utf8(&address).map_err(|_| malformed())?;
+    let mut parts = text.rsplit('.');
+    let mut byte = || parts.next().and_then(|part| part.parse::<u8>().ok()).ok_or_else(malformed);
+    let (low, high) = (byte()?, byte()?);
+    Ok(Some(u16::from_be_bytes([high, low])).filter(|port| *port != 0))
+}
+
 /// A program, a network, and its address there.
-type Mapping<'a> = (u32, &'static str, &'a str);
+type Mapping = (Program, &'static str, String);
 
 /// What it is told of an address: the networks, each with the address in universal form, whose last two numbers are the port's bytes.
-fn universal(address: SocketAddr) -> Vec<(&'static str, String)> {
+fn universal(address: SocketAddr, [four, six]: [&'static str; 2]) -> Vec<(&'static str, String)> {
     let [high, low] = address.port().to_be_bytes();
     let at = |ip: &str| format!("{ip}.{high}.{low}");
     match address.ip() {
-        IpAddr::V4(ip) => vec![("tcp", at(&ip.to_string()))],
+        IpAddr::V4(ip) => vec![(four, at(&ip.to_string()))],
         // Linux takes clients of both there.
-        IpAddr::V6(ip) if ip.is_unspecified() => vec![("tcp", at("0.0.0.0")), ("tcp6", at("::"))],
-        IpAddr::V6(ip) => vec![("tcp6", at(&ip.to_string()))],
+        IpAddr::V6(ip) if ip.is_unspecified() => vec![(four, at("0.0.0.0")), (six, at("::"))],
+        IpAddr::V6(ip) => vec![(six, at(&ip.to_string()))],
     }
 }
 
 /// Sets addresses, or takes them back; which of that was done. All of it is sent before the first answer is waited for, each over a
 /// connection of its own: rpcbind forgets what else has come over one whose client has left.
-fn ask(path: &Path, procedure: u32, of: &[Mapping<'_>]) -> Result<Vec<bool>, PortMapperError> {
+fn ask(path: &Path, procedure: u32, of: &[Mapping]) -> Result<Vec<bool>, PortMapperError> {
     let began = Instant::now();
     let there = |error| PortMapperError::NotThere { path: path.to_path_buf(), error };
-    let sent = |mapping: &Mapping<'_>| send(path, &message(procedure, *mapping));
+    let sent = |mapping: &Mapping| send(path, &message(procedure, mapping));
     let streams = of.iter().map(sent).collect::<io::Result<Vec<_>>>().map_err(there)?;
     let done = streams.into_iter().map(|stream| answer(stream, began)).collect::<io::Result<_>>();
     done.map_err(|error| PortMapperError::NoAnswer { path: path.to_path_buf(), error })
@@ -162,19 +218,23 @@ fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
 }
 
 /// A call, as one record.
-fn message(procedure: u32, (program, network, at): Mapping<'_>) -> Vec<u8> {
+fn message(procedure: u32, (program, network, at): &Mapping) -> Vec<u8> {
     let credential = Credential::None;
     let mut record = vec![0; 4];
     Call { xid: XID, program: PROGRAM, version: PROGRAM_VERSION, procedure, credential }.put(&mut record);
-    program.put(&mut record);
-    VERSION.put(&mut record);
-    // The owner is who is at the other end of the socket, whatever is said here.
-    for text in [network, at, ""] {
-        put_opaque(&mut record, text.as_bytes());
-    }
+    put_mapping(&mut record, *program, network, at);
     let mark = 0x8000_0000 | (record.len() - 4) as u32;
     record[..4].copy_from_slice(&mark.to_be_bytes());
     record
+}
+
+/// A program at an address. Its owner is who is at the other end of the socket, whatever is said here.
+fn put_mapping(out: &mut Vec<u8>, (program, version): Program, network: &str, at: &str) {
+    program.put(out);
+    version.put(out);
+    for text in [network, at, ""] {
+        put_opaque(out, text.as_bytes());
+    }
 }
 
 /// What an answer says to the call.
@@ -200,7 +260,7 @@ mod tests {
 
     #[test]
     fn addresses_are_universal_ones() {
-        let of = |address: &str| universal(address.parse().unwrap());
+        let of = |address: &str| universal(address.parse().unwrap(), ["tcp", "tcp6"]);
         assert_eq!(of("10.0.0.7:2049"), [("tcp", "10.0.0.7.8.1".into())]);
         assert_eq!(of("[::]:2050"), [("tcp", "0.0.0.0.8.2".into()), ("tcp6", "::.8.2".into())]);
         assert_eq!(of("[fe80::1]:111"), [("tcp6", "fe80::1.0.111".into())]);
@@ -214,7 +274,24 @@ mod tests {
         expected.extend(words(&[12]));
         expected.extend_from_slice(b"10.0.0.7.8.1");
         expected.extend(words(&[0]));
-        assert_eq!(message(SET, (NFS_PROGRAM, "tcp", "10.0.0.7.8.1")), expected);
+        assert_eq!(message(SET, &((NFS_PROGRAM, VERSION), "tcp", "10.0.0.7.8.1".into())), expected);
+    }
+
+    #[test]
+    fn the_port_is_in_the_address() {
+        let port = |address: &'static str| {
+            get_address(LOCK_PROGRAM, LOCK_VERSION, "tcp", |message, arguments, _| {
+                assert_eq!(message, (100_000, 3, 3));
+                assert_eq!(arguments[..12], [0, 1, 0x86, 0xb5, 0, 0, 0, 4, 0, 0, 0, 3]);
+                Ok(address.into())
+            })
+        };
+        assert_eq!(port("10.0.0.7.8.1").unwrap(), Some(2049));
+        assert_eq!(port("::.0.111").unwrap(), Some(111));
+        assert_eq!(port("").unwrap(), None);
+        for address in ["10", "10.0.0.7.256.1", "a.b"] {
+            assert!(port(address).is_err(), "{address}");
+        }
     }
 
     /// Answers calls with these values, and returns what was asked: procedure, program.
@@ -250,17 +327,29 @@ mod tests {
         let path = folder.path().join("socket");
         let address = "127.0.0.1:2049".parse().unwrap();
         assert!(matches!(Registration::of(address, &path), Err(PortMapperError::NotThere { .. })));
-        let mapper = answering(UnixListener::bind(&path).unwrap(), vec![1, 1, 1, 1]);
-        drop(Registration::of(address, &path).unwrap());
-        let both = |procedure| PROGRAMS.map(|program| (procedure, program));
-        assert_eq!(mapper.join().unwrap(), [both(SET), both(UNSET)].concat());
+        let mapper = answering(UnixListener::bind(&path).unwrap(), vec![1; 8]);
+        let registered = Registration::of(address, &path).unwrap();
+        assert!(registered.hears_restarts());
+        drop(registered);
+        let all =
+            |procedure| [NFS_PROGRAM, MOUNT_PROGRAM, LOCK_PROGRAM, STATUS_PROGRAM].map(|of| (procedure, of));
+        assert_eq!(mapper.join().unwrap(), [all(SET), all(UNSET)].concat());
+
+        // Something else of this machine hears of restarts.
+        std::fs::remove_file(&path).unwrap();
+        let mapper = answering(UnixListener::bind(&path).unwrap(), vec![1, 1, 1, 0, 1, 1, 1]);
+        let registered = Registration::of(address, &path).unwrap();
+        assert!(!registered.hears_restarts());
+        drop(registered);
+        assert_eq!(mapper.join().unwrap(), [&all(SET)[..], &all(UNSET)[..3]].concat());
 
         // One program is another's: the other one is taken back.
         std::fs::remove_file(&path).unwrap();
-        let mapper = answering(UnixListener::bind(&path).unwrap(), vec![1, 0, 1]);
+        let mapper = answering(UnixListener::bind(&path).unwrap(), vec![1, 0, 1, 1, 1, 1, 1]);
         let refused = Registration::of(address, &path).map(drop).unwrap_err();
         assert!(refused.to_string().contains("refuses program 100005 for tcp"), "{refused}");
-        assert_eq!(mapper.join().unwrap(), [(SET, NFS_PROGRAM), (SET, MOUNT_PROGRAM), (UNSET, NFS_PROGRAM)]);
+        let taken_back = [NFS_PROGRAM, LOCK_PROGRAM, STATUS_PROGRAM].map(|program| (UNSET, program));
+        assert_eq!(mapper.join().unwrap(), [&all(SET)[..], &taken_back].concat());
 
         // It ends in the middle of its answers.
         std::fs::remove_file(&path).unwrap();

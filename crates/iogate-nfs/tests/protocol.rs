@@ -26,7 +26,8 @@ fn what_is_not_there_is_said_at_once() {
     const NFSACL: u32 = 100_227;
     for (program, version, procedure, expected) in [
         (NFSACL, 3, 0, Some(Accepted::NoProgram)),
-        (100_021, 4, 1, Some(Accepted::NoProgram)),
+        (LOCK_PROGRAM, 4, 1, Some(Accepted::GarbageArgs)),
+        (STATUS_PROGRAM, 1, 2, Some(Accepted::NoProcedure)),
         (NFS_PROGRAM, 4, 0, versions),
         (NFS_PROGRAM, 2, 1, versions),
         (MOUNT_PROGRAM, 1, 1, versions),

@@ -279,6 +279,72 @@ fn mount_is_as_rfc_1813_has_it() {
     }
 }
 
+fn written_lock(request: &LockRequest<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    request.put(&mut out);
+    out
+}
+
+#[test]
+fn locks_are_as_rfc_1813_has_them() {
+    let lock = FileLock {
+        host: Opaque(b"node1"),
+        file: handle(b"abcd"),
+        owner: Opaque(b"7@node1"),
+        process: 7,
+        offset: 0x1_0000_0002,
+        length: 3,
+    };
+    let bytes = "00000005 6e6f6465 31000000 00000004 61626364 00000007 37406e6f 64653100 00000007
+         00000001 00000002 00000000 00000003";
+    let (cookie, exclusive) = (Opaque(b"\x01\x02"), true);
+    let head = "00000002 01020000";
+    let (block, reclaim, state, monitored) = (true, false, 9, true);
+    let take = LockRequest::Lock { cookie, block, exclusive, lock, reclaim, state, monitored };
+    for (request, procedure, text) in [
+        (LockRequest::Test { cookie, exclusive, lock }, 1, format!("{head} 00000001 {bytes}")),
+        (take, 2, format!("{head} 00000001 00000001 {bytes} 00000000 00000009")),
+        (
+            LockRequest::Cancel { cookie, block, exclusive, lock },
+            3,
+            format!("{head} 00000001 00000001 {bytes}"),
+        ),
+        (LockRequest::Unlock { cookie, lock }, 4, format!("{head} {bytes}")),
+        (LockRequest::Granted { cookie, exclusive, lock }, 5, format!("{head} 00000001 {bytes}")),
+        (
+            LockRequest::FreeAll { host: Opaque(b"node1"), state: 9 },
+            23,
+            "00000005 6e6f6465 31000000 00000009".into(),
+        ),
+    ] {
+        assert_eq!(request.procedure(), procedure);
+        assert_eq!(written_lock(&request), hex(&text), "{request:?}");
+        let bytes = hex(&text);
+        assert_eq!(LockRequest::take(procedure, &mut Reader::new(&bytes)), Ok(Some(request)));
+    }
+    let holder = Holder { exclusive: true, process: 7, owner: Opaque(b"o"), offset: 1, length: 0 };
+    for (reply, procedure, text) in [
+        (LockReply::Tested { cookie, result: Ok(()) }, 1, "00000000"),
+        (
+            LockReply::Tested { cookie, result: Err(holder) },
+            1,
+            "00000001 00000001 00000007 00000001 6f000000 00000000 00000001 00000000 00000000",
+        ),
+        (LockReply::Done { cookie, status: LockStatus::Blocked }, 2, "00000003"),
+        (LockReply::Shared { cookie, status: LockStatus::Granted }, 20, "00000000 00000000"),
+    ] {
+        let mut out = Vec::new();
+        reply.put(&mut out);
+        assert_eq!(out, hex(&format!("{head} {text}")), "{reply:?}");
+        assert_eq!(LockReply::take(procedure, &mut Reader::new(&out)), Ok(Some(reply)));
+    }
+    let notify = StatusRequest::Notify { host: Opaque(b"node1"), state: 9 };
+    let mut out = Vec::new();
+    notify.put(&mut out);
+    assert_eq!(out, hex("00000005 6e6f6465 31000000 00000009"));
+    assert_eq!(StatusRequest::take(6, &mut Reader::new(&out)), Ok(Some(notify)));
+}
+
 fn handles() -> impl Strategy<Value = FileHandle> {
     prop::collection::vec(any::<u8>(), 0..=64).prop_map(|bytes| handle(&bytes))
 }
@@ -349,6 +415,11 @@ proptest! {
         if let Ok(Some(request)) = Request::take(procedure, &mut Reader::new(&bytes)) {
             prop_assert_eq!(written(&request).len(), bytes.len());
         }
+        if let Ok(Some(request)) = LockRequest::take(procedure, &mut Reader::new(&bytes)) {
+            prop_assert_eq!(written_lock(&request).len(), bytes.len());
+        }
+        let _ = StatusRequest::take(procedure, &mut Reader::new(&bytes));
+        let _ = LockReply::take(procedure, &mut Reader::new(&bytes));
         let _ = Reply::take(procedure, &mut Reader::new(&bytes));
         let _ = MountRequest::take(procedure, &mut Reader::new(&bytes));
         let _ = MountReply::take(procedure, &mut Reader::new(&bytes));

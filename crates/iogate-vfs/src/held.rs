@@ -12,6 +12,7 @@ use iogate_core::wire::{Attr, Change, Gone, Identity, Space};
 use rustix::fs::Access;
 
 pub use crate::directory::held::{folder_below, random_secret, secret_below};
+use crate::outside::OutsideLocks;
 use crate::tree::TreeFile;
 use crate::{Caller, Clock};
 
@@ -85,6 +86,13 @@ pub trait HeldTree: Send + Sync + 'static {
         held: &Self::Held,
         writes: bool,
     ) -> io::Result<Arc<dyn TreeFile>>;
+
+    /// A regular file, in the process's own name, for locks that hold among all who use it, past this program, too. `None`: there are no
+    /// such ones.
+    fn outside_locks(&self, held: &Self::Held) -> io::Result<Option<OutsideLocks>> {
+        let _ = held;
+        Ok(None)
+    }
 
     /// Sets attributes. The owner may set the size whatever the permissions say.
     fn change_held(&self, caller: Caller, held: &Self::Held, change: &Change) -> io::Result<()>;

@@ -7,6 +7,7 @@
 //! | [`held`], [`kernel_handle`] | files that are held, for who names them by handles |
 //! | `striped`: [`StripedTree`] | names in one tree, data in several |
 //! | `object_id` | what the objects of a striped file are called, and where that is noted |
+//! | [`outside`] | locks of a file that hold past this program |
 //! | [`ends`] | who may use the end of a striped file |
 //! | [`fence`] | ranges of records that nobody may write to any more |
 //! | [`answers`] | what is remembered of requests that must not be carried out twice, in a file |
@@ -31,6 +32,7 @@ pub mod groups;
 pub mod held;
 pub mod kernel_handle;
 mod object_id;
+pub mod outside;
 pub mod policy_file;
 mod private;
 mod striped;

@@ -137,6 +137,9 @@ fn each_if(record: Option<Vec<u8>>, each: &mut impl FnMut(Vec<u8>)) {
     }
 }
 
+/// Bytes of a record's mark.
+pub const MARK_BYTES: usize = 4;
+
 /// The mark of a record that is sent in one fragment.
 pub fn mark(bytes: usize) -> [u8; 4] {
     (bytes as u32 | 1 << 31).to_be_bytes()

@@ -6,15 +6,16 @@
 
 mod access;
 mod budget;
+mod callbacks;
 mod connection;
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -25,22 +26,28 @@ use rustix::event::epoll::{self, Event, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
-use crate::service::{Asked, Export, Front, Job, Lasting, Service, Spawn};
+use crate::rpc::records;
+use crate::service::{Asked, Callbacks, Export, Front, Job, Lasting, Service, Spawn};
+use crate::wire::STATUS_PROGRAM;
 use access::Admission;
 pub use access::{Access, Network, NetworkError};
 pub use budget::Limits;
 use budget::{Budget, Client};
+use callbacks::ToClients;
 use connection::{Charge, Connection, accept, scratch};
 
 const LISTENER: u64 = 0;
 const JOBS: u64 = 1;
 const END: u64 = 2;
+const RESTARTS: u64 = 3;
 const FIRST_CONNECTION: u64 = 16;
 
 /// How often files are closed that nobody uses.
 const SWEEP: Duration = Duration::from_secs(5);
 /// How long calls that were taken may go on when the server ends.
 const DRAIN: Duration = Duration::from_secs(10);
+/// Most bytes of a datagram that says that a machine was started again.
+const DATAGRAM_BYTES_MAX: usize = 4 << 10;
 
 /// All that a server needs.
 pub struct ServerConfig {
@@ -81,7 +88,10 @@ struct Shared {
     listener: TcpListener,
     access: Access,
     budget: Budget,
-    front: std::sync::OnceLock<Front>,
+    front: OnceLock<Front>,
+    callbacks: Arc<ToClients>,
+    /// Where machines say that they were started again.
+    restarts: OnceLock<UdpSocket>,
     jobs: Mutex<VecDeque<Waiting>>,
     connections: Mutex<HashMap<u64, Arc<Connection>>>,
     next_token: AtomicU64,
@@ -104,6 +114,7 @@ impl Server {
     /// Serves exports to who connects to a listener.
     pub fn start(config: ServerConfig, listener: TcpListener) -> io::Result<Server> {
         listener.set_nonblocking(true)?;
+        let callbacks = Arc::new(ToClients::new(listener.local_addr()?.ip()));
         let shared = Arc::new(Shared {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             jobs_told: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE)?,
@@ -111,7 +122,9 @@ impl Server {
             listener,
             access: config.access,
             budget: Budget::new(config.limits),
-            front: std::sync::OnceLock::new(),
+            front: OnceLock::new(),
+            callbacks,
+            restarts: OnceLock::new(),
             jobs: Mutex::default(),
             connections: Mutex::default(),
             next_token: FIRST_CONNECTION.into(),
@@ -130,7 +143,10 @@ impl Server {
             None => job(),
         };
         let spawn: Spawn = Arc::new(spawn);
-        let _ = shared.front.set(Front::new(config.exports, &spawn)?);
+        let front = Front::new(config.exports, &spawn)?;
+        let callbacks: Arc<dyn Callbacks> = Arc::clone(&shared.callbacks) as _;
+        front.set_callbacks(&callbacks);
+        let _ = shared.front.set(front);
         let server = Server { shared };
         server.shared.begin()?;
         Ok(server)
@@ -139,6 +155,18 @@ impl Server {
     /// Where it listens.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.shared.listener.local_addr()
+    }
+
+    /// Listens for machines that say that they were started again, by datagrams at the address and the port of the connections. Once.
+    ///
+    /// # Errors
+    /// If the port is another one's.
+    pub fn listen_for_restarts(&self) -> io::Result<()> {
+        let socket = UdpSocket::bind(self.address()?)?;
+        socket.set_nonblocking(true)?;
+        let socket = self.shared.restarts.get_or_init(|| socket);
+        let (data, flags) = (EventData::new_u64(RESTARTS), EventFlags::IN | EventFlags::EXCLUSIVE);
+        Ok(epoll::add(&self.shared.epoll, socket, data, flags)?)
     }
 
     /// For how long handles of all exports stay good.
@@ -228,6 +256,12 @@ impl Shared {
         let sweep =
             std::thread::Builder::new().name("iogate-nfs-sweep".into()).spawn(move || shared.sweep())?;
         lock(&self.handles).push(sweep);
+        let shared = Arc::clone(self);
+        let locks = std::thread::Builder::new()
+            .name("iogate-nfs-locks".into())
+            .spawn(move || shared.look_at_locks())?;
+        self.callbacks.set_thread(locks.thread());
+        lock(&self.handles).push(locks);
         Ok(())
     }
 
@@ -272,6 +306,16 @@ impl Shared {
         }
     }
 
+    /// Looks after locks, until the server ends.
+    fn look_at_locks(self: Arc<Self>) {
+        iogate_engine::privileges::limit_thread_or_warn();
+        while !self.has_ended() {
+            let mut soon = SWEEP;
+            guarded(|| soon = self.front().look_at_locks().into());
+            std::thread::park_timeout(soon);
+        }
+    }
+
     fn serve(self: Arc<Self>) {
         iogate_engine::privileges::limit_thread_or_warn();
         let (mut scratch, mut calls) = (scratch(), Vec::new());
@@ -295,6 +339,7 @@ impl Shared {
             guarded(|| match token {
                 LISTENER => self.accept(),
                 JOBS => self.work(),
+                RESTARTS => self.hear_of_restarts(&mut scratch),
                 _ => self.on_event(token, flags, &mut scratch, &mut calls),
             });
             calls.clear();
@@ -336,6 +381,27 @@ impl Shared {
             return connection.close(self);
         }
         connection.rearm(self);
+    }
+
+    /// Takes what machines say that were started again. What is no call of that, and of nobody who may call, is not answered.
+    fn hear_of_restarts(&self, scratch: &mut [u8]) {
+        let Some(socket) = self.restarts.get() else { return };
+        let room = scratch.len().min(DATAGRAM_BYTES_MAX);
+        while let Ok((got, from)) = socket.recv_from(&mut scratch[..room]) {
+            if self.access.admission(from) != Admission::Calls {
+                self.count_refused(&from, "it may not say that it was started again");
+                continue;
+            }
+            let (record, client) = (&scratch[..got], from.ip().to_canonical());
+            let answer = match self.front().ask(record) {
+                Asked::Answered(answer) => answer,
+                Asked::Other(asking) if asking.program() == STATUS_PROGRAM => {
+                    self.front().status(client, &asking, record)
+                }
+                _ => continue,
+            };
+            let _ = socket.send_to(&answer.head[records::MARK_BYTES..], from);
+        }
     }
 
     /// Anybody may try, and shall not fill the log.

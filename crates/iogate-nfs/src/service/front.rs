@@ -4,16 +4,17 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use iogate_core::Span;
 use iogate_vfs::DirectoryTree;
 use iogate_vfs::held::HeldTree;
 
 use super::mounts::Mounts;
-use super::{Asked, Asking, Export, Lasting, Respond, Service, Spawn, finish, plain};
+use super::{Answer, Asked, Asking, Callbacks, Export, Lasting, Respond, Service, Spawn, finish, plain};
 use crate::handle;
 use crate::rpc::{Accepted, Call, CallError, put_accepted, put_auth_error, put_rpc_mismatch};
 use crate::wire::{
-    Export as Listed, FileHandle, MOUNT_PROGRAM, MountReply, MountRequest, NFS_PROGRAM, Status, VERSION,
-    procedure,
+    Export as Listed, FileHandle, LOCK_PROGRAM, LOCK_VERSION, LockRequest, MOUNT_PROGRAM, MountReply,
+    MountRequest, NFS_PROGRAM, STATUS_PROGRAM, STATUS_VERSION, Status, StatusRequest, VERSION, procedure,
 };
 use crate::xdr::{Reader, Xdr};
 
@@ -64,10 +65,16 @@ impl<T: HeldTree> Front<T> {
                 return Asked::Answered(finish(head));
             }
         };
-        let refused = match (call.program, call.version) {
-            (NFS_PROGRAM | MOUNT_PROGRAM, VERSION) => None,
-            (NFS_PROGRAM | MOUNT_PROGRAM, _) => Some(Accepted::Versions { low: VERSION, high: VERSION }),
-            _ => Some(Accepted::NoProgram),
+        let version = match call.program {
+            NFS_PROGRAM | MOUNT_PROGRAM => Some(VERSION),
+            LOCK_PROGRAM => Some(LOCK_VERSION),
+            STATUS_PROGRAM => Some(STATUS_VERSION),
+            _ => None,
+        };
+        let refused = match version {
+            Some(version) if version == call.version => None,
+            Some(version) => Some(Accepted::Versions { low: version, high: version }),
+            None => Some(Accepted::NoProgram),
         };
         if let Some(accepted) = refused {
             return Asked::Answered(plain(call.xid, accepted));
@@ -92,8 +99,11 @@ impl<T: HeldTree> Front<T> {
     /// Carries out what [`Front::ask`] has called [`Asked::Other`]. A repetition is answered when its first call is.
     pub fn carry_out(&self, client: IpAddr, asking: &Asking, record: &[u8], respond: Respond) {
         let call = &asking.call;
-        if call.program != MOUNT_PROGRAM {
-            return self.service(asking, record).carry_out(client, asking, record, respond);
+        match call.program {
+            MOUNT_PROGRAM => {}
+            LOCK_PROGRAM => return respond(self.lock(client, asking, record)),
+            STATUS_PROGRAM => return respond(self.status(client, asking, record)),
+            _ => return self.service(asking, record).carry_out(client, asking, record, respond),
         }
         respond(match MountRequest::take(call.procedure, &mut asking.arguments(record)) {
             Ok(Some(request)) => {
@@ -105,6 +115,62 @@ impl<T: HeldTree> Front<T> {
             Ok(None) => plain(call.xid, Accepted::NoProcedure),
             Err(_) => plain(call.xid, Accepted::GarbageArgs),
         });
+    }
+
+    /// A call of NLM.
+    fn lock(&self, client: IpAddr, asking: &Asking, record: &[u8]) -> Answer {
+        let call = &asking.call;
+        match LockRequest::take(call.procedure, &mut asking.arguments(record)) {
+            // A client is told that it has a lock; a server is not.
+            Ok(None | Some(LockRequest::Granted { .. })) => plain(call.xid, Accepted::NoProcedure),
+            Err(_) => plain(call.xid, Accepted::GarbageArgs),
+            Ok(Some(request)) => {
+                let mut head = vec![0; 4];
+                put_accepted(&mut head, call.xid, Accepted::Success);
+                if let LockRequest::FreeAll { host, .. } = request {
+                    self.services.iter().for_each(|service| service.free_all(client, host));
+                } else {
+                    let number = request.file().and_then(handle::export_of).map_or(0, usize::from);
+                    let service = self.services.get(number).unwrap_or(&self.services[0]);
+                    service.lock_call(client, call, record, &request, &mut head);
+                }
+                finish(head)
+            }
+        }
+    }
+
+    /// Carries out a call of NSM. Does not block for long: what it frees is in memory, and on this machine.
+    pub fn status(&self, client: IpAddr, asking: &Asking, record: &[u8]) -> Answer {
+        let call = &asking.call;
+        match StatusRequest::take(call.procedure, &mut asking.arguments(record)) {
+            Ok(None) => plain(call.xid, Accepted::NoProcedure),
+            Err(_) => plain(call.xid, Accepted::GarbageArgs),
+            Ok(Some(request)) => {
+                let mut head = vec![0; 4];
+                put_accepted(&mut head, call.xid, Accepted::Success);
+                match request {
+                    StatusRequest::Null => {}
+                    // It is not watched: nobody can have this server do so.
+                    StatusRequest::Stat(_) => [1u32, 0].iter().for_each(|number| number.put(&mut head)),
+                    StatusRequest::Notify { host, .. } => {
+                        self.services.iter().for_each(|service| service.machine_restarted(client, host.0));
+                    }
+                }
+                finish(head)
+            }
+        }
+    }
+
+    /// How clients are told of locks.
+    pub fn set_callbacks(&self, callbacks: &Arc<dyn Callbacks>) {
+        for service in &self.services {
+            let _ = service.callbacks.set(Arc::clone(callbacks));
+        }
+    }
+
+    /// Looks after locks: who waits for somebody who is no client, who is to be told something, who has gone. Returns how soon to look again.
+    pub fn look_at_locks(&self) -> Span {
+        self.services.iter().map(|service| service.look_at_locks()).min().unwrap_or(Span::MAX)
     }
 
     fn mount(&self, client: IpAddr, call: &Call, request: &MountRequest<'_>) -> MountReply {

@@ -4,6 +4,7 @@ mod attr;
 mod data;
 mod front;
 mod listing;
+mod locks;
 mod lru;
 mod mounts;
 mod names;
@@ -16,7 +17,7 @@ mod repeats;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use iogate_core::{AppId, ClientId};
 use iogate_engine::{ClassBy, Completion, Engine, Origin, Transfer};
@@ -34,6 +35,8 @@ use crate::wire::{Fattr, FileHandle, Kind, Reply, Request, Status, Wcc};
 use crate::xdr::Reader;
 use attr::{fattr, status};
 pub use front::Front;
+pub use locks::Callbacks;
+use locks::Locks;
 pub use objects::Lasting;
 use objects::{Object, Objects};
 use open_files::{OpenFile, OpenFiles};
@@ -66,7 +69,7 @@ pub struct Export<T = DirectoryTree> {
     pub secret: [u8; 16],
     /// The kernel may find files by handles of its own, if it can.
     pub kernel_handles: bool,
-    /// A folder in which the places of files are kept, if it cannot: nobody else's while the server runs.
+    /// A folder for the places of files, if it cannot, and for who has locks: nobody else's while the server runs.
     pub places: Option<OwnedFd>,
     /// The answers of calls that must not be carried out twice, within [`limits`](crate::answers::limits).
     pub answers: Arc<Answers>,
@@ -113,6 +116,11 @@ impl Asking {
         Reader::new(record.get(self.arguments..).unwrap_or_default())
     }
 
+    /// The program that is called.
+    pub(crate) fn program(&self) -> u32 {
+        self.call.program
+    }
+
     /// The answer to who is not believed to be who the call says.
     pub(crate) fn refused(&self) -> Answer {
         tracing::debug!(
@@ -131,6 +139,9 @@ pub struct Service<T: HeldTree = DirectoryTree> {
     objects: Objects<T>,
     open_files: OpenFiles<T>,
     order: Order,
+    locks: Locks<T>,
+    /// How clients are told of locks, once that is known.
+    callbacks: OnceLock<Arc<dyn Callbacks>>,
     spawn: Spawn,
 }
 
@@ -157,12 +168,15 @@ impl<T: HeldTree> Service<T> {
             export.tree.restore_losses(file, count);
         }
         let (tree, kept) = (Arc::clone(&export.tree), export.places.take());
+        let locks = Locks::new(tree.clock(), kept.as_ref().map(OwnedFd::try_clone).transpose()?);
         let objects = Objects::new(tree, sealer, export.kernel_handles, kept, held_max)?;
         let service = Service {
             open_files: OpenFiles::new(Arc::clone(&export.tree), Arc::clone(&export.answers), open_max),
             export,
             objects,
             order: Order::default(),
+            locks,
+            callbacks: OnceLock::new(),
             spawn,
         };
         service.settle()?;

@@ -1,9 +1,14 @@
 //! The messages of NFS version 3 (RFC 1813): what is common to calls and answers.
 
+mod lock;
 mod mount;
 mod reply;
 mod request;
 
+pub use lock::{
+    FileLock, Holder, LOCK_PROGRAM, LOCK_VERSION, LockReply, LockRequest, LockStatus, Opaque, STATUS_PROGRAM,
+    STATUS_VERSION, Share, StatusRequest,
+};
 pub use mount::{Export, MountReply, MountRequest, Mounted};
 pub use reply::{
     CommitOk, FsInfo, FsStat, Listing, PathConf, PlainEntry, PlusEntry, Reply, WriteOk, entry_bytes,

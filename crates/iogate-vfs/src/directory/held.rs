@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use super::beneath::{Dir, Place, ProcPath};
 use super::{DirectoryTree, LIST_BYTES, stat};
 use crate::held::{Found, HeldTree, Known};
+use crate::outside::OutsideLocks;
 use crate::tree::{ObjectName, Tree, TreeFile};
 use crate::{Caller, kernel_handle, private};
 
@@ -177,6 +178,17 @@ impl HeldTree for DirectoryTree {
         self.files.opened(file.identity, false, false);
         file.counted = Some(Arc::clone(&self.files));
         Ok(Arc::new(file))
+    }
+
+    fn outside_locks(&self, held: &OwnedFd) -> io::Result<Option<OutsideLocks>> {
+        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+        match reopen(held, OFlags::RDWR | flags) {
+            Ok(file) => Ok(Some(OutsideLocks::new(file, false))),
+            Err(Errno::ROFS | Errno::ACCESS | Errno::PERM | Errno::TXTBSY) => {
+                Ok(Some(OutsideLocks::new(reopen(held, OFlags::RDONLY | flags)?, true)))
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn change_held(&self, caller: Caller, held: &OwnedFd, change: &Change) -> io::Result<()> {

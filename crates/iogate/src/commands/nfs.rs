@@ -78,8 +78,9 @@ pub(crate) fn run(args: &NfsArgs) -> Result<(), Failure> {
     }
 
     let address = nfs.address().context("where it listens")?;
-    let registered = args.portmap.then(|| register(address)).transpose()?;
-    let mut lines = format!("listening at {address}\nmount with: {}\n", mount_command(address, &path));
+    let registered = args.portmap.then(|| register(&nfs, address)).transpose()?;
+    let mount = mount_command(address, &path, registered.is_some());
+    let mut lines = format!("listening at {address}\nmount with: {mount}\n");
     let _serving = match (&args.http, &control) {
         (Some(place), Some(control)) => {
             let listener = metrics::Listener::bind(place)?;
@@ -248,19 +249,30 @@ fn control(
 }
 
 /// Tells the port mapper, for as long as what is returned is kept.
-pub(crate) fn register(address: SocketAddr) -> Result<Registration, Failure> {
-    Ok(Registration::of(address, Path::new(SOCKET)).map_err(|error| anyhow!("portmap: {error}"))?)
+pub(crate) fn register(nfs: &iogate_nfs::Server, address: SocketAddr) -> Result<Registration, Failure> {
+    nfs.listen_for_restarts().with_context(|| {
+        Attempt::new(Doing::Listen, format_args!("portmap: cannot listen for datagrams at {address}"))
+    })?;
+    let registered =
+        Registration::of(address, Path::new(SOCKET)).map_err(|error| anyhow!("portmap: {error}"))?;
+    if !registered.hears_restarts() {
+        say(
+            "warning: another status monitor is registered here (rpc.statd): a client that crashes keeps its locks until it locks again",
+        );
+    }
+    Ok(registered)
 }
 
-/// How a client with Linux mounts it.
-pub(crate) fn mount_command(address: SocketAddr, path: &Path) -> String {
+/// How a client with Linux mounts it; `locks`: by the port mapper it finds where to lock.
+pub(crate) fn mount_command(address: SocketAddr, path: &Path, locks: bool) -> String {
     let port = address.port();
     let host = match address.ip() {
         ip if ip.is_unspecified() => "SERVER".into(),
         std::net::IpAddr::V6(ip) => format!("[{ip}]"),
         ip => ip.to_string(),
     };
-    let options = format!("vers=3,proto=tcp,port={port},mountport={port},mountproto=tcp,nolock");
+    let nolock = if locks { "" } else { ",nolock" };
+    let options = format!("vers=3,proto=tcp,port={port},mountport={port},mountproto=tcp{nolock}");
     format!("mount -t nfs -o {options} {} MOUNTPOINT", quoted(format_args!("{host}:{}", path.display())))
 }
 
@@ -270,13 +282,14 @@ mod tests {
 
     #[test]
     fn how_to_mount_is_said_as_the_address_is() {
-        let command = |address: &str| mount_command(address.parse().unwrap(), Path::new("/srv/a"));
+        let command = |address: &str| mount_command(address.parse().unwrap(), Path::new("/srv/a"), false);
         assert!(command("127.0.0.1:2050").ends_with(
             "-o vers=3,proto=tcp,port=2050,mountport=2050,mountproto=tcp,nolock 127.0.0.1:/srv/a MOUNTPOINT"
         ));
         assert!(command("[::1]:1").contains(" [::1]:/srv/a "));
         assert!(command("0.0.0.0:1").contains(" SERVER:/srv/a "));
         let address = "127.0.0.1:1".parse().unwrap();
-        assert!(mount_command(address, Path::new("/srv/a b")).ends_with(" '127.0.0.1:/srv/a b' MOUNTPOINT"));
+        let command = mount_command(address, Path::new("/srv/a b"), true);
+        assert!(command.ends_with("mountproto=tcp '127.0.0.1:/srv/a b' MOUNTPOINT"), "{command}");
     }
 }

@@ -209,10 +209,10 @@ impl Nfs {
         let server = Server::start(config, listener).context("nfs: the server cannot be started")?;
         warn_of_handles(&server);
         let address = server.address().context("nfs: where it listens")?;
-        let registered = self.portmap.then(|| register(address)).transpose()?;
+        let registered = self.portmap.then(|| register(&server, address)).transpose()?;
         let mut lines = format!("nfs at {address}\n");
         for path in &paths {
-            lines.push_str(&format!("mount with: {}\n", mount_command(address, path)));
+            lines.push_str(&format!("mount with: {}\n", mount_command(address, path, registered.is_some())));
         }
         Ok((server, registered, lines))
     }

@@ -1,0 +1,140 @@
+//! Locks of a file that hold among all who use it, also past this program: those of an open file description (`F_OFD_SETLK` of
+//! `fcntl(2)`). Which machines they hold between is the file system's affair.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use iogate_core::file_locks::{ByteRange, Kind};
+
+/// A file that is open to be locked. All its locks are given back when it is dropped.
+#[derive(Debug)]
+pub struct OutsideLocks {
+    file: OwnedFd,
+    /// It is open for reading only: the kernel takes no exclusive lock of it then.
+    only_shared: bool,
+}
+
+impl OutsideLocks {
+    /// Of a file that is open for reading, and for writing unless `only_shared`.
+    pub fn new(file: OwnedFd, only_shared: bool) -> OutsideLocks {
+        OutsideLocks { file, only_shared }
+    }
+
+    /// Takes a lock, or gives it back; replaces what there was of these bytes. `false`: somebody else has one that is in the way. What the
+    /// file system has no locks for counts as taken.
+    ///
+    /// # Errors
+    /// Those of `fcntl(2)`; `EOVERFLOW` for bytes that no file has.
+    pub fn set(&self, kind: Option<Kind>, range: ByteRange) -> io::Result<bool> {
+        if self.only_shared && kind == Some(Kind::Exclusive) {
+            return Ok(true);
+        }
+        let mut lock = flock(kind, range)?;
+        match self.control(libc::F_OFD_SETLK, &mut lock) {
+            Ok(()) => Ok(true),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EAGAIN | libc::EACCES) => Ok(false),
+                Some(libc::EOPNOTSUPP | libc::ENOSYS) => Ok(true),
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// A lock of somebody else that such a one would not go together with.
+    ///
+    /// # Errors
+    /// As of [`OutsideLocks::set`].
+    pub fn in_the_way(&self, kind: Kind, range: ByteRange) -> io::Result<Option<(Kind, ByteRange)>> {
+        let mut lock = flock(Some(kind), range)?;
+        match self.control(libc::F_OFD_GETLK, &mut lock) {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => {
+                return Ok(None);
+            }
+            done => done?,
+        }
+        let found = match i32::from(lock.l_type) {
+            libc::F_UNLCK => return Ok(None),
+            libc::F_RDLCK => Kind::Shared,
+            _ => Kind::Exclusive,
+        };
+        let first = lock.l_start.unsigned_abs();
+        let last = match lock.l_len.unsigned_abs() {
+            0 => u64::MAX,
+            length => first.saturating_add(length - 1),
+        };
+        Ok(ByteRange::new(first, last).map(|range| (found, range)))
+    }
+
+    fn control(&self, command: libc::c_int, lock: &mut libc::flock) -> io::Result<()> {
+        // SAFETY: the descriptor is open, and the structure is what the command reads and writes.
+        match unsafe { libc::fcntl(self.file.as_raw_fd(), command, std::ptr::from_mut(lock)) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+fn flock(kind: Option<Kind>, range: ByteRange) -> io::Result<libc::flock> {
+    let far = || io::Error::from_raw_os_error(libc::EOVERFLOW);
+    let start = i64::try_from(range.first()).map_err(|_| far())?;
+    // The last byte that a file can have is the end of all.
+    let length = match i64::try_from(range.last()) {
+        Ok(last) if last < i64::MAX => last - start + 1,
+        _ => 0,
+    };
+    let how = match kind {
+        None => libc::F_UNLCK,
+        Some(Kind::Shared) => libc::F_RDLCK,
+        Some(Kind::Exclusive) => libc::F_WRLCK,
+    };
+    Ok(libc::flock {
+        l_type: how as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: start,
+        l_len: length,
+        l_pid: 0,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    #[test]
+    fn another_open_file_is_somebody_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, b"").unwrap();
+        let open = || File::options().read(true).write(true).open(&path).unwrap();
+        let [ours, theirs] = [open(), open()].map(|file| OutsideLocks::new(file.into(), false));
+        let range = |first, last| ByteRange::new(first, last).unwrap();
+        let all = range(10, u64::MAX);
+        assert!(ours.set(Some(Kind::Exclusive), all).unwrap());
+        assert!(ours.set(Some(Kind::Shared), range(20, 29)).unwrap());
+        assert!(!theirs.set(Some(Kind::Exclusive), range(0, 10)).unwrap());
+        assert!(theirs.set(Some(Kind::Exclusive), range(0, 9)).unwrap());
+        assert!(theirs.set(Some(Kind::Shared), range(22, 25)).unwrap());
+        let found = theirs.in_the_way(Kind::Shared, range(25, 40)).unwrap();
+        assert_eq!(found, Some((Kind::Exclusive, range(30, u64::MAX))));
+        assert_eq!(theirs.in_the_way(Kind::Shared, range(0, 9)).unwrap(), None);
+        assert!(ours.set(None, all).unwrap());
+        assert!(theirs.set(Some(Kind::Exclusive), all).unwrap());
+        let far = ours.set(None, range(1 << 63, u64::MAX)).unwrap_err();
+        assert_eq!(far.raw_os_error(), Some(libc::EOVERFLOW));
+        drop(theirs);
+        assert!(ours.set(Some(Kind::Exclusive), all).unwrap());
+    }
+
+    #[test]
+    fn a_file_that_is_open_for_reading_has_shared_locks_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, b"").unwrap();
+        let ours = OutsideLocks::new(File::open(&path).unwrap().into(), true);
+        assert!(ours.set(Some(Kind::Exclusive), ByteRange::ALL).unwrap());
+        assert!(ours.set(Some(Kind::Shared), ByteRange::ALL).unwrap());
+        assert!(ours.set(None, ByteRange::ALL).unwrap());
+    }
+}
