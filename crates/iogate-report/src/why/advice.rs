@@ -78,14 +78,23 @@ impl InForce {
 /// What a tree says of its servers, without those that are connected to and answer; and whether none is connected to.
 fn without_well(state: &str) -> (String, bool) {
     let (mut bad, mut well): (Vec<String>, usize) = (Vec::new(), 0);
+    // That of the words before, if it is connected to; else these are the last of `bad`.
     let mut server = "";
     for said in state.split("; ") {
         let is_more = said.starts_with("a request has waited");
         let is_well = said.contains("connected to ") && !said.contains("no connection to ");
         match (is_more, is_well) {
+            (true, _) if server.is_empty() => {
+                if let Some(last) = bad.last_mut() {
+                    *last = format!("{last}; {said}");
+                }
+            }
             (true, _) => bad.push(format!("{server}; {said}")),
             (false, true) => (server, well) = (said, well + 1),
-            (false, false) => bad.push(said.to_owned()),
+            (false, false) => {
+                server = "";
+                bad.push(said.to_owned());
+            }
         }
     }
     (if bad.is_empty() { state.to_owned() } else { bad.join("; ") }, well == 0)
@@ -217,6 +226,8 @@ mod tests {
                 false
             )
         );
+        let gone = "no connection to ds0:1, trying again; a request has waited for its answer for 5.1s";
+        assert_eq!(without_well(gone), (gone.into(), true));
         let ring = "ds1:1 is not used: servers forward to each other in a ring: a:1 -> ds1:1 -> a:1";
         assert_eq!(without_well(ring), (ring.into(), true));
     }
