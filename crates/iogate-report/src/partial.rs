@@ -1,8 +1,8 @@
 //! Partial results: the runs of one shard of an experiment, kept as they are done, and joined to the report of them all.
 //!
-//! A file of them is lines of JSON, each with a tab and a checksum behind it: a [`Head`] that says what the runs are of, then a line for each
-//! run, and for one that failed why. Lines are only added, each at once: what an interruption leaves is whole lines, and at most one half.
-//! What storage has damaged is not taken for a result.
+//! A file of them is lines of JSON, each with a tab and a checksum behind it: a [`Head`] that says what the runs are of, then a line for
+//! each run, and for one that failed why. Lines are only added, each at once: what an interruption leaves is whole lines, and at most one
+//! half. What storage has damaged is not taken for a result.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -180,8 +180,8 @@ pub trait Tree: Send + Sync + 'static {
         true
     }
 
-    /// Fails with `ELOOP` if a trail of servers ([`iogate_core::proto::ring`]) goes on over servers behind this tree and comes back to where it
-    /// has been; with `EAGAIN` if that cannot be found out now. Asks only servers that are connected to, and may take seconds.
+    /// Fails with `ELOOP` if a trail of servers ([`iogate_core::proto::ring`]) goes on over servers behind this tree and comes back to
+    /// where it has been; with `EAGAIN` if that cannot be found out now. Asks only servers that are connected to, and may take seconds.
     fn leads_on(&self, trail: &[u8]) -> Result<(), Refusal> {
         let _ = trail;
         Ok(())

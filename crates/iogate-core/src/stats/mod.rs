@@ -1,6 +1,7 @@
 //! What a gate counts, in bounded memory.
 //!
-//! Sums of times stay at the largest number once they would be larger, 584 years: see [`Span`]. Counts of requests and bytes are never as large.
+//! Sums of times stay at the largest number once they would be larger, 584 years: see [`Span`]. Counts of requests and bytes are never as
+//! large.
 //!
 //! Totals carry histograms; files, applications and targets carry sums, for at most [`TRACKED_MAX`] of each.
 

@@ -94,7 +94,8 @@ pub struct ClientOptions {
     pub export: String,
     /// Which forwarder the client is part of, if it is.
     pub forwarder: Option<Forwarder>,
-    /// It belongs to a server, which asks this one for what it is asked itself: whether servers forward to each other in a ring is looked for.
+    /// It belongs to a server, which asks this one for what it is asked itself: whether servers forward to each other in a ring is looked
+    /// for.
     pub forwards: bool,
     /// It stripes files over several servers, and asks this one for the names of their objects.
     pub stripes: bool,

@@ -153,8 +153,8 @@ impl Why {
         why
     }
 
-    /// What lies below the gate does not answer. The gate's account knows nothing of that: what was in service is the request's own there. Where it
-    /// was so throughout, nothing worked on that, and it is nobody's.
+    /// What lies below the gate does not answer. The gate's account knows nothing of that: what was in service is the request's own
+    /// there. Where it was so throughout, nothing worked on that, and it is nobody's.
     pub fn waits_below(&mut self, below: Below) {
         if below.throughout
             && let Some(own) = self.causes.iter_mut().find(|part| part.name == Cause::Own.name())

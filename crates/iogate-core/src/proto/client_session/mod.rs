@@ -270,8 +270,8 @@ impl<C, U> ClientSession<C, U> {
         loss.is_too_long(now, self.config.retry_for).then(|| self.give_up())
     }
 
-    /// The server is there and is not to be used: what waits fails now, as if it had been gone for too long, and so does what comes until there is
-    /// a connection again. Returns what fails, the first time after a loss.
+    /// The server is there and is not to be used: what waits fails now, as if it had been gone for too long, and so does what comes until
+    /// there is a connection again. Returns what fails, the first time after a loss.
     pub fn give_up_at_once(&mut self, now: Time) -> Option<GivenUp<C>> {
         let loss = self.loss.as_mut().filter(|loss| !loss.gave_up)?;
         loss.tried(now);
