@@ -184,11 +184,11 @@ def _is_name(file: object) -> bool:
 
 def _nanoseconds(seconds: float, number: int, name: str) -> int:
     try:
-        is_right = 0 <= seconds < 1.8e10  # noqa: PLR2004
+        is_right = 0 <= seconds < 9.2e9  # noqa: PLR2004
     except TypeError:
         is_right = False
     if not is_right:
-        raise ValueError(f"row {number}: {name}: expected seconds, not negative, found {seconds!r}")
+        raise ValueError(f"row {number}: {name}: expected seconds, from 0 to 9.2e9, found {seconds!r}")
     return round(seconds * 1e9)
 
 

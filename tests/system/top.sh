@@ -5,7 +5,7 @@
 # shellcheck source=tests/system/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-needs tmux
+needs tmux jq
 export LC_ALL=C.UTF-8
 mount_gate --fair app
 touch "$SIDE/goes-on"
@@ -38,6 +38,16 @@ server=$!
 is_ready() { grep -qsx ready "$SIDE/serve"; }
 eventually 10 is_ready || fail "the server is not ready: $(cat "$SIDE/serve")"
 "$IOGATE" top --once "$MNT" "unix:$SIDE/socket" | grep -F "$MNT" >/dev/null || fail "a place is missing beside another"
+# One that is gone has a row that says so, and is a failure all the same.
+if "$IOGATE" top --once "$MNT" "unix:$SIDE/nowhere" >"$SIDE/once" 2>/dev/null; then
+    fail "a place that does not answer is no failure"
+fi
+grep -F "$SIDE/nowhere" "$SIDE/once" | grep -F '(no answer)' >/dev/null || fail "the table does not say who is gone: $(cat "$SIDE/once")"
+if "$IOGATE" top --once --json "$MNT" "unix:$SIDE/nowhere" >"$SIDE/once" 2>/dev/null; then
+    fail "a place that does not answer is no failure as JSON"
+fi
+jq -e --arg mnt "$MNT" '(.[0] | .place == $mnt and (.gates[0].apps | length) > 0) and (.[1].error | test("nowhere"))' "$SIDE/once" >/dev/null ||
+    fail "as JSON it is $(cat "$SIDE/once")"
 
 # A terminal of its own: what is started says how it has ended, and the line before it is still there then.
 term() { tmux -u -S "$SIDE/tmux" -f /dev/null "$@"; }

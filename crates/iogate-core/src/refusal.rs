@@ -49,6 +49,8 @@ pub mod errno {
     pub const ENOSPC: i32 = 28;
     /// It would wait for itself.
     pub const EDEADLK: i32 = 35;
+    /// It leads back to itself.
+    pub const ELOOP: i32 = 40;
     /// Not what the protocol says.
     pub const EPROTO: i32 = 71;
     /// Too many users.

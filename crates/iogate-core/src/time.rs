@@ -10,7 +10,8 @@ use core::time::Duration;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Time(u64);
 
-/// A length of time, in nanoseconds.
+/// A length of time, in nanoseconds. Sums of such stay at [`Span::MAX`], 584 years, once they would be longer, and differences at
+/// nothing: no statistics of clocks that jump wrap around or end a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Span(u64);

@@ -2,7 +2,10 @@
 
 use std::collections::HashMap;
 
+use iogate_core::blame::Accounting;
 use iogate_core::policy::{Entitlement, Policy};
+use iogate_core::sched::Prices;
+use iogate_core::stats::summary::{Numbers, Summary};
 use iogate_core::{
     AppId, ClientId, Decision, FileId, Gate, GateConfig, Layout, Op, Outcome, Rejected, Request, RequestId,
     SchedulerConfig, SchedulerKind, Span, Time,
@@ -395,4 +398,41 @@ fn sums_alone_are_those_of_a_gate_that_counts_all() {
     assert_eq!([all.files.len(), all.apps.len()], [3, 3]);
     assert!(sums.files.is_empty() && sums.apps.is_empty() && sums.targets.is_empty());
     assert_eq!(sums.op(Op::Read).waiting_ns.iter().count(), 0);
+}
+
+/// As on a clock that jumps, or in a trace whose times are far apart.
+#[test]
+fn times_of_centuries_are_summed_without_an_end() {
+    for kind in SchedulerKind::ALL {
+        let mut gate = Gate::new(&config(kind, 2)).unwrap();
+        gate.set_accounting(Time::ZERO, Some((Accounting::Exact, &Prices::default())));
+        let mut flying = Vec::new();
+        for id in 0..6 {
+            gate.submit(Time::ZERO, &request(id, id, Op::Read, 0, 4096)).unwrap();
+        }
+        let mut now = Time::ZERO;
+        let mut done = 0;
+        // The first ones are in service from the first instant to the last, the others wait for as long.
+        for _ in 0..1_000 {
+            match gate.next(now) {
+                Decision::Dispatch(dispatch) => flying.push(dispatch.id),
+                _ => {
+                    now = Time::MAX;
+                    done += flying.len();
+                    flying.drain(..).for_each(|id| gate.complete(now, id, Outcome::Done { bytes: 4096 }));
+                }
+            }
+            if done == 6 {
+                break;
+            }
+        }
+        assert_eq!(done, 6, "{}", kind.name());
+        let stats = gate.stats();
+        let reads = stats.op(Op::Read);
+        assert_eq!((reads.service_ns.sum(), reads.waiting_ns.sum()), (u64::MAX, u64::MAX), "{}", kind.name());
+        assert!(stats.apps.iter().any(|(_, sums)| sums.waiting == Span::MAX), "{}", kind.name());
+        let scheduler = SchedulerConfig::new(kind);
+        drop(Summary::new(stats, &scheduler, 2, &Numbers, 32));
+        drop(gate.apps_now(now));
+    }
 }

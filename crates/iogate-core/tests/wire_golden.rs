@@ -10,8 +10,8 @@ use iogate_core::wire::{
     Hello, Identity, Link, ListXattr, Lock, MAGIC, MakeNode, Offset, Open, Opened, Ping, Range, ReadAccounts,
     ReadDir, ReadLink, ReadRecording, Record, Release, RemoveXattr, Rename, Renew, Renewed, ReplyHeader,
     ReportUse, Request, RequestHeader, RequestOrigin, Reserve, Reserved, Resize, Seek, SetAttr, SetLock,
-    SetXattr, Settle, Space, StatFs, Status, Striping, Symlink, Sync, Synced, Timestamp, Transfer, Unlink,
-    VERSION, Welcome, Written,
+    SetXattr, Settle, Space, StatFs, Status, Striping, Symlink, Sync, Synced, Timestamp, Trail, Transfer,
+    Unlink, VERSION, Welcome, Written,
 };
 
 const IDENTITY: Identity = Identity { inode: 0x0102, generation: 0x0304 };
@@ -78,6 +78,7 @@ fn requests() -> Vec<Request<'static>> {
         Request::Hello(hello),
         Request::Goodbye(Goodbye {}),
         Request::Ping(Ping {}),
+        Request::Trail(Trail { links: b"l" }),
         Request::Open(Open { handle: 1, flags: 2, mode: 3, identity: IDENTITY, path: b"a/b" }),
         Request::Close(Close { handle: 1 }),
         Request::Read(transfer),

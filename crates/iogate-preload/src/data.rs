@@ -108,6 +108,11 @@ fn sync(file: &Description, data_only: bool) -> Result<c_int> {
     Ok(0)
 }
 
+/// Syncs all of them, whatever becomes of one; the first failure is told.
+fn sync_each<F>(files: impl Iterator<Item = F>, sync: impl Fn(F) -> Result<c_int>) -> Result<c_int> {
+    files.map(sync).fold(Ok(0), Result::and)
+}
+
 fn allocate(file: &Description, mode: c_int, offset: off_t, bytes: off_t) -> Result<c_int> {
     if file.page.flags() & libc::O_ACCMODE == libc::O_RDONLY {
         return Err(Errno::BADF.into());
@@ -267,15 +272,10 @@ interpose! {
     fn syncfs[real](fd: c_int) -> c_int {
         match table::find(fd) {
             None => turns::sync(fd, || real(fd)),
-            Some(_) => answer(|| {
-                // What this process has open is what it can have written.
-                for file in table::all() {
-                    if !file.has(libc::O_PATH) {
-                        sync(&file, false)?;
-                    }
-                }
-                Ok(0)
-            }),
+            // What this process has open is what it can have written.
+            Some(_) => answer(|| sync_each(table::all().into_iter().filter(|file| !file.has(libc::O_PATH)), |file| {
+                sync(&file, false)
+            })),
         }
     }
 
@@ -316,5 +316,27 @@ interpose! {
             None => real(fd, offset, bytes),
             Some(_) => 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_fails_does_not_keep_the_others_from_being_synced() {
+        let tried = RefCell::new(Vec::new());
+        let sync = |file: i32| {
+            tried.borrow_mut().push(file);
+            match file {
+                2 => Err(Errno::IO.into()),
+                3 => Err(Errno::NOSPC.into()),
+                _ => Ok(0),
+            }
+        };
+        let failed = sync_each([1, 2, 3, 4].into_iter(), sync).unwrap_err();
+        assert_eq!((errno_of(&failed), tried.into_inner()), (Errno::IO, vec![1, 2, 3, 4]));
     }
 }

@@ -160,14 +160,17 @@ impl AppRow {
     }
 }
 
-/// One table of all gates, each with the place that it is of.
-pub fn table<'a>(gates: impl IntoIterator<Item = (&'a str, &'a GateNow)>) -> Table {
+/// One table of all gates, each with the place that it is of, and a row for each place that is `gone`.
+pub fn table<'a>(
+    gates: impl IntoIterator<Item = (&'a str, &'a GateNow)>,
+    gone: impl IntoIterator<Item = &'a str>,
+) -> Table {
     let rows: Vec<(&str, &AppRow)> =
         gates.into_iter().flat_map(|(place, gate)| gate.apps.iter().map(move |app| (place, app))).collect();
     // All as wide as the widest, so that they begin where they are to.
     let application = "application";
     let widths = rows.iter().map(|(_, app)| app.indented().chars().count());
-    let widest = widths.chain([application.len()]).max().unwrap_or_default();
+    let widest = widths.chain([application.len(), GONE.len()]).max().unwrap_or_default();
     let wide = |name: &str| format!("{name:widest$}");
     let names = wide(application);
     let header = ["gate", &names, "read", "written", "requests/s", "latency", "queued", "got/entitled"];
@@ -184,8 +187,15 @@ pub fn table<'a>(gates: impl IntoIterator<Item = (&'a str, &'a GateNow)>) -> Tab
             app.share(),
         ]);
     }
+    for place in gone {
+        let nothing = ["-"; 6].map(str::to_owned);
+        table.row([place.to_owned(), wide(GONE)].into_iter().chain(nothing));
+    }
     table
 }
+
+/// In the place of applications, of a place that does not answer.
+const GONE: &str = "(no answer)";
 
 /// A name that users gave, without what a terminal would obey.
 pub fn printable(text: &str) -> String {
@@ -271,7 +281,12 @@ mod tests {
         let shares: Vec<String> = now.apps.iter().map(AppRow::share).collect();
         assert_eq!(shares, ["67/75 %", "33/25 %", "33/50 %", "33/25 %", "33/25 %"]);
         assert_eq!(now.total, [0, 0, 3], "what a group has is that of those in it");
-        let text = table([("here", &now)]).to_string();
+        let gone = table([("here", &now)], ["there"]).to_string();
+        assert!(
+            gone.lines().last().is_some_and(|row| row.starts_with("there") && row.contains(GONE)),
+            "{gone}"
+        );
+        let text = table([("here", &now)], []).to_string();
         assert_eq!(text.matches("here  staff      ").count(), 2, "{text}");
         assert_eq!(text.matches("here    alice    ").count(), 3, "{text}");
         let text = crate::status::status(&tree);
@@ -313,7 +328,7 @@ mod tests {
         let now =
             GateNow::of(&summary(vec![AppNow { app: 1, name, requests_per_s: 1, ..AppNow::default() }]));
         assert_eq!(now.apps[0].name, "a\u{fffd}[2J\u{fffd}\u{fffd}b\u{fffd}c");
-        assert!(!table([("here", &now)]).to_string().chars().any(|c| c.is_control() && c != '\n'));
+        assert!(!table([("here", &now)], []).to_string().chars().any(|c| c.is_control() && c != '\n'));
     }
 
     #[test]

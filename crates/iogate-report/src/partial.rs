@@ -1,13 +1,14 @@
 //! Partial results: the runs of one shard of an experiment, kept as they are done, and joined to the report of them all.
 //!
-//! A file of them is lines of JSON: a [`Head`] that says what the runs are of, then a line for each run, and for one that failed
-//! why. Lines are only added, each at once: what an interruption leaves is whole lines, and at most one half.
+//! A file of them is lines of JSON, each with a tab and a checksum behind it: a [`Head`] that says what the runs are of, then a line for
+//! each run, and for one that failed why. Lines are only added, each at once: what an interruption leaves is whole lines, and at most one
+//! half. What storage has damaged is not taken for a result.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use iogate_sim::experiment::Done;
+use iogate_sim::experiment::{Done, digest};
 use iogate_sim::result::RunResult;
 use iogate_sim::scenario::Plan;
 use serde::{Deserialize, Serialize};
@@ -17,8 +18,10 @@ use crate::{ExperimentReport, Recording};
 
 /// More than that are a mistake.
 const SHARDS_MAX: u64 = 100_000;
-/// The form of the files.
-const VERSION: u32 = 1;
+/// The form of the files. That of 1 had no checksums.
+const VERSION: u32 = 2;
+/// Behind a line's JSON, which has no bytes like that: then comes the checksum.
+const SEAL: u8 = b'\t';
 
 /// One of several parts of all runs: they are dealt in turn, so that each has some of every point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -177,7 +180,20 @@ enum Line<Run> {
 }
 
 fn line(value: &impl Serialize) -> String {
-    serde_json::to_string(value).expect("plain data with text keys can be written") + "\n"
+    let json = serde_json::to_string(value).expect("plain data with text keys can be written");
+    format!("{json}{}{:016x}\n", char::from(SEAL), digest(json.as_bytes()))
+}
+
+/// The JSON of a line, whether its checksum is right or not.
+fn json_of(line: &[u8]) -> &[u8] {
+    line.split(|&byte| byte == SEAL).next().unwrap_or_default()
+}
+
+/// The JSON of a line that is as it was written.
+fn intact(line: &[u8]) -> Option<&[u8]> {
+    let json = json_of(line);
+    let seal = format!("{}{:016x}\n", char::from(SEAL), digest(json));
+    (line.strip_prefix(json) == Some(seal.as_bytes())).then_some(json)
 }
 
 /// The line of a run that is done.
@@ -243,7 +259,22 @@ pub struct Kept {
     /// How many of its bytes are whole lines.
     pub whole: usize,
     /// The line that is not whole, from 1 on; nothing behind it is taken.
-    pub broken: Option<usize>,
+    pub broken: Option<Broken>,
+}
+
+/// A line that is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// Which, from 1 on.
+    pub line: usize,
+    /// It has an end, and is not what was written: no interruption leaves that.
+    pub is_damaged: bool,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {} is {}", self.line, if self.is_damaged { "damaged" } else { "broken off" })
+    }
 }
 
 impl Kept {
@@ -259,15 +290,16 @@ impl Kept {
             version: u32,
         }
         let no_head = |_| "its first line does not say what its runs are of".to_owned();
-        let Form { version } = serde_json::from_slice(first).map_err(no_head)?;
+        let Form { version } = serde_json::from_slice(json_of(first)).map_err(no_head)?;
         if version != VERSION {
             return Err(format!("its form is version {version}, this program's {VERSION}"));
         }
-        let head: Head = serde_json::from_slice(first).map_err(no_head)?;
+        let json = intact(first).ok_or("its first line is damaged: its checksum is another")?;
+        let head: Head = serde_json::from_slice(json).map_err(no_head)?;
         let mut kept = Kept { head, runs: BTreeMap::new(), failed: None, whole: first.len(), broken: None };
         for (number, line) in (2..).zip(lines) {
             if !kept.take(line) {
-                kept.broken = Some(number);
+                kept.broken = Some(Broken { line: number, is_damaged: line.ends_with(b"\n") });
                 break;
             }
             kept.whole += line.len();
@@ -277,10 +309,8 @@ impl Kept {
 
     /// Takes what a line says, if it is whole.
     fn take(&mut self, line: &[u8]) -> bool {
-        if !line.ends_with(b"\n") {
-            return false;
-        }
-        match serde_json::from_slice::<Line<Done<Recording>>>(line) {
+        let Some(json) = intact(line) else { return false };
+        match serde_json::from_slice::<Line<Done<Recording>>>(json) {
             Ok(Line::Run(done)) if done.run < self.head.outline.runs() && self.head.shard.has(done.run) => {
                 self.runs.insert(done.run, done);
                 true
@@ -348,18 +378,22 @@ pub fn merge(files: Vec<(String, Kept)>) -> Result<Option<ExperimentReport>, Mer
 fn lacking(head: &Head, files: &[(String, Kept)]) -> Vec<(Shard, String)> {
     let all = head.outline.runs();
     let state = |shard: Shard| {
-        let (mut there, mut failed, mut begun) = (0, None, false);
+        let (mut there, mut failed, mut begun, mut damaged) = (0, None, false, None);
         let due = shard.runs(all).count();
         for (_, kept) in files.iter().filter(|(_, kept)| kept.head.shard == shard) {
             begun = true;
             there = there.max(kept.runs.len());
             failed = failed.or(kept.failed.as_ref());
+            damaged = damaged.or(kept.broken.filter(|broken| broken.is_damaged));
         }
         let what = match failed {
             _ if there == due => return None,
             Some(why) => format!("failed ({why})"),
-            None if begun => format!("was interrupted ({there} of {due} runs)"),
-            None => "is missing".into(),
+            None => match damaged {
+                Some(damaged) => format!("has {there} of {due} runs, as its {damaged}"),
+                None if begun => format!("was interrupted ({there} of {due} runs)"),
+                None => "is missing".into(),
+            },
         };
         Some((shard, what))
     };

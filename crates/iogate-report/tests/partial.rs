@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use iogate_core::Time;
 use iogate_report::experiment::Origin;
-use iogate_report::partial::{Head, Kept, MergeError, Outline, Shard, failed_line, merge, run_line};
+use iogate_report::partial::{Broken, Head, Kept, MergeError, Outline, Shard, failed_line, merge, run_line};
 use iogate_report::{ExperimentReport, Recording};
 use iogate_sim::experiment::{self, Done, Repeats};
 use iogate_sim::rng::Rng;
@@ -138,7 +138,8 @@ fn wherever_a_file_is_broken_off_what_lacks_is_known_and_done_again() {
         let lines = text[..cut].matches('\n').count();
         let ends_whole = text[..cut].ends_with('\n');
         assert_eq!((kept.runs.len(), kept.whole), (lines - 1, text[..cut].rfind('\n').unwrap() + 1));
-        assert_eq!(kept.broken, (!ends_whole).then_some(lines + 1), "{cut}");
+        let broken = Broken { line: lines + 1, is_damaged: false };
+        assert_eq!(kept.broken, (!ends_whole).then_some(broken), "{cut}");
         // What goes on behind the whole lines gives the same.
         for run in kept.missing() {
             kept.runs.insert(run, all()[run as usize].clone());
@@ -156,12 +157,36 @@ fn what_is_no_whole_line_of_the_shard_ends_what_is_taken() {
     for bad in ["\0\0\0\0\n", "{\"run\":{}}\n", "{}\n", "\n", foreign.as_str()] {
         let (head, runs) = text.split_at(text.find('\n').unwrap() + 1);
         let (_, kept) = kept(&format!("{head}{bad}{runs}"));
-        assert_eq!((kept.broken, kept.runs.len(), kept.whole), (Some(2), 0, head.len()), "{bad}");
+        let broken = Broken { line: 2, is_damaged: true };
+        assert_eq!((kept.broken, kept.runs.len(), kept.whole), (Some(broken), 0, head.len()), "{bad}");
     }
-    let other_form = text.replacen("\"version\":1", "\"version\":9", 1);
-    assert_eq!(Kept::read(other_form.as_bytes()).unwrap_err(), "its form is version 9, this program's 1");
+    let other_form = text.replacen("\"version\":2", "\"version\":9", 1);
+    assert_eq!(Kept::read(other_form.as_bytes()).unwrap_err(), "its form is version 9, this program's 2");
     assert!(Kept::read(b"time_us,app\n1,2\n").unwrap_err().contains("first line"));
     assert!(Kept::read(b"").unwrap().is_none());
+}
+
+#[test]
+fn no_changed_bit_is_taken_for_a_result() {
+    let mut rng = Rng::new(5, 1);
+    let text = file(Shard::WHOLE, &mut rng).into_bytes();
+    let head_ends = text.iter().position(|byte| *byte == b'\n').unwrap();
+    let places = [0, head_ends, head_ends + 1, text.len() - 1].into_iter();
+    let places: Vec<usize> = places.chain((0..300).map(|_| rng.below(text.len() as u64) as usize)).collect();
+    for at in places {
+        let mut damaged = text.clone();
+        damaged[at] ^= 1 << rng.below(8);
+        let Ok(Some(read)) = Kept::read(&damaged) else {
+            assert!(at <= head_ends, "{at}");
+            continue;
+        };
+        assert!(at > head_ends && read.whole <= at && read.runs.len() < 10, "{at}: {:?}", read.broken);
+        let expected =
+            !damaged.ends_with(b"\n") && text[..at].iter().filter(|byte| **byte == b'\n').count() == 10;
+        assert_eq!(read.broken.map(|broken| broken.is_damaged), Some(!expected), "{at}");
+        let error = merge(vec![("small.runs".into(), read)]).unwrap_err().to_string();
+        assert!(error.contains(if expected { "was interrupted" } else { "is damaged" }), "{error}");
+    }
 }
 
 #[test]

@@ -79,7 +79,7 @@ pub enum TraceError {
     /// A row is earlier than the one before it.
     #[error(
         "line {line}, column {number} (time_us): expected a time not before {before}, that of the row above, \
-         found {found}; sort the trace by time, or let --sort do it"
+         found {found}; sort the trace by time"
     )]
     Order {
         /// The line, from 1.
@@ -335,7 +335,10 @@ impl<R: BufRead> TraceReader<R> {
     }
 }
 
-const TIME_EXPECTED: &str = "a time in microseconds, such as 1500 or 1500.25, with at most 3 decimals";
+const TIME_EXPECTED: &str =
+    "a time in microseconds, such as 1500 or 1500.25, with at most 3 decimals and below 2^63 nanoseconds";
+/// Later times leave too little after them for what is served: clocks of gates end at 2^64 nanoseconds.
+const TIME_MAX: u64 = u64::MAX >> 1;
 const ID_EXPECTED: &str = "a whole number, from 0 to 4294967295";
 
 fn whole<N: std::str::FromStr>(text: &str) -> Option<N> {
@@ -350,7 +353,8 @@ fn micros(text: &str) -> Option<Time> {
         return None;
     }
     let below_us = whole::<u64>(decimals)? * 10u64.pow(3 - decimals.len() as u32);
-    whole::<u64>(whole_us)?.checked_mul(1_000)?.checked_add(below_us).map(Time::from_nanos)
+    let ns = whole::<u64>(whole_us)?.checked_mul(1_000)?.checked_add(below_us)?;
+    (ns <= TIME_MAX).then_some(Time::from_nanos(ns))
 }
 
 fn read_header<R: BufRead>(lines: &mut Lines<R>) -> Result<Vec<Column>, TraceError> {

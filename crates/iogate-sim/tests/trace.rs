@@ -97,6 +97,10 @@ fn refusals_name_line_column_and_what_was_expected() {
             "H,done_us\n5,1,1,1,r,0,8,4.5\n",
             "line 2, column 8 (done_us): expected a time not before the arrival, 5, found '4.5'",
         ),
+        (
+            "H\n9223372036854775.808,1,1,1,r,0,8\n",
+            "line 2, column 1 (time_us): expected a time in microseconds, such as 1500 or 1500.25, with at most 3 decimals and below 2^63",
+        ),
         ("H,lost\n5,1,1,1,r,0,8,few\n", "line 2, column 8 (lost): expected a whole number of requests"),
         ("H\n5,1,1,1,r,0,8\n4.5,1,1,1,r,0,8\n", "line 3, column 1 (time_us): expected a time not before 5"),
         ("H\n0,1,1,LONG,r,0,8\n", "line 2: expected at most 65536 bytes"),

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use iogate_core::hash::IdHasher;
+use iogate_core::refusal::Refusal;
 use iogate_core::wire::{
     AppendRecord, Attr, Change, Entry, Gone, Identity, Lock, PAYLOAD_BYTES_MAX, Space, Written, open,
 };
@@ -177,6 +178,13 @@ pub trait Tree: Send + Sync + 'static {
     /// Whether all servers behind the tree are there now. If not, nobody knows what they will remember when they are back.
     fn is_reached(&self) -> bool {
         true
+    }
+
+    /// Fails with `ELOOP` if a trail of servers ([`iogate_core::proto::ring`]) goes on over servers behind this tree and comes back to
+    /// where it has been; with `EAGAIN` if that cannot be found out now. Asks only servers that are connected to, and may take seconds.
+    fn leads_on(&self, trail: &[u8]) -> Result<(), Refusal> {
+        let _ = trail;
+        Ok(())
     }
 
     /// Whom to tell of objects that nobody can reach any more, where no call returns them: when the last handle of a file without a name

@@ -423,7 +423,7 @@ pub(crate) struct RecordArgs {
     pub(crate) export: Option<String>,
 
     /// For so long, as in 60s [default: until it is ended]
-    #[arg(long = "for", value_name = "TIME")]
+    #[arg(long = "for", value_name = "TIME", value_parser = remote::some_time)]
     pub(crate) duration: Option<Time>,
 
     /// Begin another file when one has so many bytes, as in 100MiB: TRACE becomes TRACE.1, that TRACE.2 and so on
@@ -504,7 +504,11 @@ pub(crate) enum ScenarioCommand {
         scenarios: Vec<String>,
     },
     /// List the scenarios that come with the program
-    List,
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Print a scenario that comes with the program
     Show {
         /// Its name

@@ -17,12 +17,12 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Something went wrong in doing what was asked: exit status 1.
+    /// Something went wrong in doing what was asked, or whom it was asked of is not there: exit status 1.
     pub(crate) fn failed(error: impl Into<anyhow::Error>) -> Failure {
         Failure { error: error.into(), hint: None, status: 1 }
     }
 
-    /// What was asked, or the input, is not right: exit status 2, as for flags that do not parse.
+    /// What was asked, or a file that says it, is not right or cannot be read: exit status 2, as for flags that do not parse.
     pub(crate) fn usage(error: impl Into<anyhow::Error>) -> Failure {
         Failure { error: error.into(), hint: None, status: USAGE }
     }

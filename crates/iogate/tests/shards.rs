@@ -1,5 +1,6 @@
 //! `iogate sim` and `iogate reproduce` in parts, interrupted and begun again, and `iogate merge`.
 
+use iogate_sim::experiment::digest;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -82,6 +83,55 @@ fn shards_of_a_simulation_give_the_bytes_of_one_run() {
     assert!(done(&["merge", "other/s.runs"], at).0 == table);
 }
 
+/// The lines with the checksums that belong to them.
+fn sealed(text: &str) -> String {
+    let json = text.lines().map(|line| line.split_once('\t').expect("a checksum").0);
+    json.map(|json| format!("{json}\t{:016x}\n", digest(json.as_bytes()))).collect()
+}
+
+#[test]
+fn a_byte_that_storage_has_changed_is_noticed() {
+    let folder = with_scenario(SCENARIO);
+    let at = folder.path();
+    let args = ["sim", "s.toml", "--results", "kept"];
+    let table = done(&args, at).0;
+    let path = at.join("kept/s.runs");
+    let whole = fs::read(&path).unwrap();
+    let lines: Vec<usize> =
+        whole.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at).collect();
+    // A digit in the midst of the second run, which is one of another result then.
+    let digit = (lines[1]..lines[2]).filter(|at| whole[*at].is_ascii_digit()).nth(20).unwrap();
+    let mut damaged = whole.clone();
+    damaged[digit] ^= 1;
+    fs::write(&path, &damaged).unwrap();
+    refused(
+        &["merge", "kept"],
+        at,
+        1,
+        &["s: shards without all their runs: 1/1 has 1 of", "line 3 is damaged"],
+    );
+    let (again, said) = done(&args, at);
+    assert!(said.contains("s.runs: line 3 is damaged") && said.contains("done again"), "{said}");
+    assert!(again == table && done(&["merge", "kept"], at).0 == table);
+    damaged = whole.clone();
+    let digit = (0..lines[0]).filter(|at| whole[*at].is_ascii_digit()).nth(5).unwrap();
+    damaged[digit] ^= 1;
+    fs::write(&path, &damaged).unwrap();
+    for args in [&args[..], &["merge", "kept"]] {
+        refused(args, at, 2, &["s.runs", "its first line is damaged"]);
+    }
+    // As files were before there were checksums.
+    let old = String::from_utf8(whole).unwrap().replacen("\"version\":2", "\"version\":1", 1);
+    let old: String = old.lines().map(|line| line.split_once('\t').unwrap().0.to_owned() + "\n").collect();
+    fs::write(&path, old).unwrap();
+    refused(
+        &args,
+        at,
+        2,
+        &["s.runs is kept from before: its form is version 1, this program's 2", "remove it"],
+    );
+}
+
 #[test]
 fn what_cannot_be_joined_is_said() {
     let folder = with_scenario(SCENARIO);
@@ -118,7 +168,7 @@ fn what_cannot_be_joined_is_said() {
     let said = done(&["sim", "s.toml", "--shard", "2/4", "--results", "kept"], at).1;
     assert!(said.contains("its first line is broken off"), "{said}");
     let build = whole.split("\"build\":\"").nth(1).unwrap().split('"').next().unwrap();
-    fs::write(&path, whole.replacen(build, "0123456789abcdef", 1)).unwrap();
+    fs::write(&path, sealed(&whole.replacen(build, "0123456789abcdef", 1))).unwrap();
     refused(&["merge", "kept"], at, 2, &["kept/s.2-of-4.runs is of another program", "0123456789abcdef"]);
     refused(
         &["sim", "s.toml", "--shard", "2/4", "--results", "kept"],
@@ -135,7 +185,8 @@ fn what_cannot_be_joined_is_said() {
     for shard in
         [r#"{"index":0,"of":4}"#, r#"{"index":1,"of":0}"#, r#"{"index":1,"of":18446744073709551615}"#]
     {
-        fs::write(at.join("wrong.runs"), whole.replacen(r#"{"index":2,"of":4}"#, shard, 1)).unwrap();
+        let wrong = whole.replacen(r#"{"index":2,"of":4}"#, shard, 1);
+        fs::write(at.join("wrong.runs"), sealed(&wrong)).unwrap();
         refused(&["merge", "wrong.runs"], at, 2, &["its first line does not say what its runs are of"]);
     }
     let other_seed = ["sim", "s.toml", "--shard", "2/4", "--results", "kept", "--seed", "5"];

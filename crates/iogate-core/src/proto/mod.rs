@@ -9,6 +9,7 @@
 //! | [`frame`] | where a request ends, and what its header alone says to be wrong |
 //! | [`origins`] | the numbers of a client process's requests |
 //! | [`repeats`] | which requests of a lost connection were carried out, so that none is twice while its session lives |
+//! | [`ring`] | servers that forward to each other in a ring |
 //! | [`server_session`] | a server's side of a session: connections, requests, handles, who waits for the end of a file |
 
 pub mod admission;
@@ -18,4 +19,5 @@ pub mod forwarder;
 pub mod frame;
 pub mod origins;
 pub mod repeats;
+pub mod ring;
 pub mod server_session;

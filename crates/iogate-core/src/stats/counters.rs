@@ -58,7 +58,7 @@ pub struct OpTimes {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Times {
-    /// Their sum.
+    /// Their sum; it stays at the largest number once it would be larger.
     pub sum_ns: u64,
     /// How many there are.
     pub count: u64,
@@ -71,7 +71,7 @@ impl From<&Histogram> for Times {
         let mut up_to = alloc::vec![0; TIME_BOUNDS_NS.len()];
         for (largest, count) in histogram.iter() {
             let first = TIME_BOUNDS_NS.partition_point(|bound| *bound < largest);
-            up_to[first..].iter_mut().for_each(|n| *n += count);
+            up_to[first..].iter_mut().for_each(|n| *n = count.saturating_add(*n));
         }
         Times { sum_ns: histogram.sum(), count: histogram.count(), up_to }
     }

@@ -86,7 +86,7 @@ impl Histogram {
         self.count
     }
 
-    /// Their sum, saturating.
+    /// Their sum. It stays at the largest number once it would be larger: of times in ns that is 584 years altogether.
     pub fn sum(&self) -> u64 {
         self.sum
     }
@@ -101,7 +101,7 @@ impl Histogram {
         self.max
     }
 
-    /// The mean; 0 if none.
+    /// The mean; 0 if none. At least so much, where the [sum](Histogram::sum) would be larger.
     pub fn mean(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum as f64 / self.count as f64 }
     }
@@ -112,7 +112,8 @@ impl Histogram {
         let rank = buckets::rank(self.count, q);
         let mut seen = 0;
         for (bucket, &n) in self.buckets.iter().enumerate() {
-            seen += n;
+            // Counts may come from another program.
+            seen = n.saturating_add(seen);
             if seen >= rank {
                 return buckets::end_of::<BITS>(bucket).clamp(self.min(), self.max);
             }
@@ -133,6 +134,23 @@ impl Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counts_and_sums_that_are_too_large_stay_at_the_largest_number() {
+        let mut histogram = Histogram::default();
+        for value in [u64::MAX, u64::MAX, 3] {
+            histogram.record(value);
+        }
+        assert_eq!((histogram.sum(), histogram.count(), histogram.quantile(0.1)), (u64::MAX, 3, 3));
+        assert_eq!(histogram.mean(), u64::MAX as f64 / 3.0);
+        // As what a program says whose clock has jumped, or that is not ours.
+        let most = Histogram { buckets: alloc::vec![u64::MAX; BUCKETS].into(), count: u64::MAX, ..histogram };
+        for q in [0.0, 0.5, 1.0] {
+            most.quantile(q);
+        }
+        let times = super::super::counters::Times::from(&most);
+        assert_eq!(times.up_to.last(), Some(&u64::MAX));
+    }
 
     #[test]
     fn every_value_is_at_most_an_eighth_below_the_end_of_its_bucket() {

@@ -1,5 +1,8 @@
 //! What a gate counts, in bounded memory.
 //!
+//! Sums of times stay at the largest number once they would be larger, 584 years: see [`Span`]. Counts of requests and bytes are never as
+//! large.
+//!
 //! Totals carry histograms; files, applications and targets carry sums, for at most [`TRACKED_MAX`] of each.
 
 pub mod buckets;
@@ -142,7 +145,7 @@ pub struct OpStats {
 pub struct WaitStats {
     /// How often.
     pub count: u64,
-    /// For how long altogether.
+    /// For how long altogether; it stays at [`Span::MAX`] once that would be longer.
     pub total: Span,
 }
 
@@ -156,7 +159,7 @@ pub struct Sums {
     pub bytes: u64,
     /// Dispatches in which they left. One that several applications share counts for each.
     pub dispatches: u64,
-    /// Sum of their waiting times.
+    /// Sum of their waiting times; it stays at [`Span::MAX`] once it would be longer.
     pub waiting: Span,
     /// The longest waiting time.
     pub waiting_max: Span,

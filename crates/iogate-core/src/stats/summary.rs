@@ -337,7 +337,9 @@ fn size_classes(histogram: &Histogram) -> Vec<SizeClass> {
     for (largest, count) in histogram.iter() {
         let from_bytes = 1 << largest.max(1).ilog2();
         match classes.last_mut() {
-            Some(class) if class.from_bytes == from_bytes => class.count += count,
+            Some(class) if class.from_bytes == from_bytes => {
+                class.count = class.count.saturating_add(count);
+            }
             _ => classes.push(SizeClass { from_bytes, count }),
         }
     }

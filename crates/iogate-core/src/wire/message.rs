@@ -67,6 +67,8 @@ requests! {
     2 Goodbye(Goodbye),
     /// Asks for nothing.
     3 Ping(Ping),
+    /// Looks for a ring of servers.
+    4 Trail(Trail<'a>),
     /// Opens a file.
     10 Open(Open<'a>),
     /// Gives up a handle.

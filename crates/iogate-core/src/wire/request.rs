@@ -416,6 +416,16 @@ record! {
 }
 
 record! {
+    /// Asks whether the session's export leads back to where the trail has been, over servers that it is connected to. Answered with
+    /// nothing; with `ELOOP`, and which servers make the ring; with `EAGAIN`, if a server on the way does not answer.
+    Trail<'a> {
+        /// The links between servers that it has come by: of each 8 bytes that were drawn at random, a `u16` and so many bytes, where the
+        /// server at its end is. None: whether there is a ring anywhere behind the export.
+        links: &'a [u8],
+    }
+}
+
+record! {
     /// Asks for the server's state. Answered with JSON as payload.
     Status {}
 }

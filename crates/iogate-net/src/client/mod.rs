@@ -6,6 +6,7 @@
 //! | `call` | one request in flight: what it says, its memory, and who waits for it |
 //! | `control` | asking a server how it is |
 //! | `recover` | what the core says to do when a connection or a server is lost |
+//! | `ring` | whether servers forward to each other in a ring |
 //! | `fork` | what a process's child does with its parent's sessions |
 //! | `send`, `receive` | what leaves and arrives, as little copied as possible |
 //! | `unsynced` | what was written and not made durable |
@@ -38,6 +39,7 @@ mod lead;
 mod receive;
 mod recover;
 mod remote;
+mod ring;
 mod send;
 mod session;
 mod split;
@@ -92,6 +94,9 @@ pub struct ClientOptions {
     pub export: String,
     /// Which forwarder the client is part of, if it is.
     pub forwarder: Option<Forwarder>,
+    /// It belongs to a server, which asks this one for what it is asked itself: whether servers forward to each other in a ring is looked
+    /// for.
+    pub forwards: bool,
     /// It stripes files over several servers, and asks this one for the names of their objects.
     pub stripes: bool,
     /// How far the server's clock may be from this one before that is worth a warning: issue times and windows go by them.
@@ -114,6 +119,7 @@ impl Default for ClientOptions {
             name: format!("pid {}", std::process::id()),
             export: String::new(),
             forwarder: None,
+            forwards: false,
             stripes: false,
             clock_tolerance: Duration::from_millis(100),
             auth: Credential::Socket,
@@ -146,6 +152,7 @@ impl fmt::Debug for ClientOptions {
             .field("name", &self.name)
             .field("export", &self.export)
             .field("forwarder", &self.forwarder)
+            .field("forwards", &self.forwards)
             .field("stripes", &self.stripes)
             .field("clock_tolerance", &self.clock_tolerance)
             .field("auth", &self.auth)
@@ -162,6 +169,16 @@ pub enum ClientError {
     /// It cannot be connected to.
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    /// It leads back to itself, over servers that forward to each other.
+    #[error(
+        "the server {endpoint} is not used: {text}; have one of them serve a directory, or a server that is not among them"
+    )]
+    Ring {
+        /// Where it is.
+        endpoint: Endpoint,
+        /// Which servers these are.
+        text: String,
+    },
     /// The system does not let the client work.
     #[error("a client cannot be started: {0}")]
     System(#[from] io::Error),
@@ -190,6 +207,7 @@ impl From<ClientError> for io::Error {
         let kind = match &error {
             ClientError::Connect(error) => error.kind(),
             ClientError::System(source) => source.kind(),
+            ClientError::Ring { .. } => io::Error::from_raw_os_error(libc::ELOOP).kind(),
             ClientError::NoServer => io::ErrorKind::InvalidInput,
         };
         io::Error::new(kind, error)

@@ -16,6 +16,13 @@ impl Shared {
     pub(super) fn reconnect(&self) {
         let now = self.now();
         let mut state = self.lock();
+        if self.ring().is_some()
+            && let Some(given_up) = state.session.give_up_at_once(now)
+        {
+            state.count_asynchronous();
+            drop(state);
+            return self.fail(given_up.failed);
+        }
         match state.session.attempt(now) {
             Attempt::Nothing => {}
             Attempt::WaitUntil(time) => {
@@ -25,10 +32,13 @@ impl Shared {
             Attempt::GiveUp(given_up) => {
                 self.note_given_up(&mut state, &given_up, &"it answers nothing");
                 drop(state);
-                fail(given_up.failed);
+                self.fail(given_up.failed);
             }
             Attempt::Connect(session) => {
                 drop(state);
+                if let Err(refusal) = self.is_out_of_ring() {
+                    return self.could_not_connect(&refusal);
+                }
                 match self.options.connect(&self.endpoint, session) {
                     Ok(connected) => self.connected(connected),
                     Err(error) => self.could_not_connect(&error),
@@ -58,7 +68,15 @@ impl Shared {
             );
         }
         self.write(state);
-        fail(failed);
+        self.fail(failed);
+        self.look_at_connection();
+    }
+
+    fn fail(&self, calls: Vec<Call>) {
+        let errno = self.errno();
+        for call in calls {
+            call.finish(Err(io::Error::from_raw_os_error(errno)));
+        }
     }
 
     fn could_not_connect(&self, error: &dyn fmt::Display) {
@@ -67,7 +85,7 @@ impl Shared {
         if let Some(given_up) = state.session.could_not_connect(now) {
             self.note_given_up(&mut state, &given_up, error);
             drop(state);
-            fail(given_up.failed);
+            self.fail(given_up.failed);
         }
     }
 
@@ -84,10 +102,4 @@ impl Shared {
 /// What opens files again in a new session.
 pub(super) fn own(request: Request<'_>, caller: &Caller) -> Call {
     Call::new(&request, *caller, Done::Restored)
-}
-
-fn fail(calls: Vec<Call>) {
-    for call in calls {
-        call.finish(Err(io::Error::from_raw_os_error(libc::EIO)));
-    }
 }

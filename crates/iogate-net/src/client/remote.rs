@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
 use iogate_core::hash::IdHasher;
+use iogate_core::refusal::Refusal;
 use iogate_core::wire::{
     Attr, Change, Entry, GetAttr, GetXattr, Gone, Identity, Link, ListXattr, MakeNode, NO_HANDLE,
     PATH_BYTES_MAX, ReadDir, ReadLink, RemoveXattr, Rename, Request, SetAttr, SetXattr, Space, StatFs,
@@ -463,6 +464,10 @@ impl Tree for Remote {
         self.servers.clients.iter().all(Client::is_connected)
     }
 
+    fn leads_on(&self, trail: &[u8]) -> Result<(), Refusal> {
+        self.servers.clients.iter().try_for_each(|client| client.leads_on(trail))
+    }
+
     fn when_gone(&self, tell: WhenGone) {
         let _ = self.servers.when_gone.set(tell);
     }
@@ -476,7 +481,10 @@ impl Tree for Remote {
                     format!("connected to {}, whose clock is {}", client.endpoint(), client.clock())
                 }
                 true => format!("connected to {}", client.endpoint()),
-                false => format!("no connection to {}, trying again", client.endpoint()),
+                false => match client.ring() {
+                    Some(ring) => format!("{} is not used: {ring}", client.endpoint()),
+                    None => format!("no connection to {}, trying again", client.endpoint()),
+                },
             };
             is_well &= is_connected;
             if let Some(waits) = client.waits_for().map(Duration::from).filter(|waits| *waits >= LONG) {

@@ -1,8 +1,8 @@
 //! One session with one server: many threads ask, one of them receives (`lead.rs`).
 
 use std::io;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -41,6 +41,14 @@ pub(super) struct Shared {
     /// Wakes the thread that polls.
     pub(super) waker: Waker,
     pub(super) owner: Owner,
+    /// The link to the server, as trails know it.
+    pub(super) link_number: u64,
+    /// The ring of servers that the server is in: it is not used.
+    pub(super) ring: Mutex<Option<String>>,
+    /// How often there was a connection to look at, and whether a thread looks.
+    pub(super) to_look_at: AtomicU64,
+    pub(super) looks: AtomicBool,
+    pub(super) this: Weak<Shared>,
 }
 
 /// What the server has said when it was last connected to, for who need not wait for the lock.
@@ -115,7 +123,10 @@ impl Client {
             polls: false,
             asynchronous: 0,
         };
-        let shared = Arc::new(Shared {
+        let mut link_number = [0; 8];
+        crate::system::random(&mut link_number)?;
+        let waker = Waker::new()?;
+        let shared = Arc::new_cyclic(|this| Shared {
             endpoint: endpoint.clone(),
             options,
             clock: Clock::new(),
@@ -123,9 +134,22 @@ impl Client {
             state: Mutex::new(state),
             wanted: Condvar::new(),
             written: Condvar::new(),
-            waker: Waker::new()?,
+            waker,
             owner: Owner::new(),
+            link_number: u64::from_le_bytes(link_number),
+            ring: Mutex::default(),
+            to_look_at: AtomicU64::new(0),
+            looks: AtomicBool::new(false),
+            this: this.clone(),
         });
+        if shared.options.forwards
+            && let Err(refusal) = shared.look_for_ring()
+        {
+            if refusal.errno == libc::ELOOP {
+                return Err(ClientError::Ring { endpoint: endpoint.clone(), text: refusal.text });
+            }
+            shared.look_at_connection();
+        }
         shared.look_at_clock(&mut shared.lock());
         let background = if has_background {
             let shared = Arc::clone(&shared);
@@ -386,7 +410,7 @@ impl Shared {
         let mut state = self.lock();
         if let Err(call) = state.session.submit(call, demand, now) {
             drop(state);
-            return call.finish(Err(io::Error::from_raw_os_error(libc::EIO)));
+            return call.finish(Err(io::Error::from_raw_os_error(self.errno())));
         }
         state.asynchronous += usize::from(is_asynchronous);
         let mut wakes = false;

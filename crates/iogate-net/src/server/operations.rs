@@ -80,7 +80,11 @@ impl Session {
         }
         let is_control = matches!(
             request,
-            Request::Status(_) | Request::Configure(_) | Request::ReadRecording(_) | Request::ReadAccounts(_)
+            Request::Status(_)
+                | Request::Configure(_)
+                | Request::ReadRecording(_)
+                | Request::ReadAccounts(_)
+                | Request::Trail(_)
         );
         let takes_long = matches!(request, Request::Sync(_) | Request::Allocate(_) | Request::Goodbye(_));
         let since = Instant::now();
@@ -120,6 +124,7 @@ impl Session {
             | Request::Configure(_)
             | Request::ReadRecording(_)
             | Request::ReadAccounts(_)
+            | Request::Trail(_)
             | Request::Goodbye(_) => self.user,
             _ => self.caller(header, groups)?,
         };
@@ -222,6 +227,10 @@ impl Session {
             }
             Request::ReadRecording(read) => Outcome::Bytes(self.read_recording(&read)?),
             Request::ReadAccounts(read) => Outcome::Bytes(self.export.accounts_json(read.from)),
+            Request::Trail(trail) => {
+                self.export.tree.leads_on(trail.links)?;
+                Outcome::Done
+            }
             Request::Goodbye(_) => {
                 self.server.end_here(self);
                 Outcome::Done

@@ -4,6 +4,7 @@ use iogate_core::blame::Cause;
 use iogate_core::stats::summary::Summary;
 
 use super::{Part, names};
+use crate::live::printable;
 
 /// Less than this part of an application's time, in percent, is not worth a change for the others' sake.
 const OTHERS_MIN: f64 = 10.0;
@@ -20,6 +21,10 @@ pub struct InForce {
     by: Option<String>,
     /// Live changes of the scheduler so far.
     switches: u64,
+    /// What lies below the gate and does not answer.
+    below: Option<String>,
+    /// Nothing below it is connected to.
+    is_cut_off: bool,
 }
 
 impl InForce {
@@ -32,7 +37,22 @@ impl InForce {
             by.unwrap_or("app").to_owned()
         });
         let (scheduler, is_chosen) = (gate.scheduler.clone(), gate.choice.is_some());
-        InForce { place, export, scheduler, is_chosen, by, switches: gate.switches }
+        let is_well = gate.counters.as_ref().and_then(|counters| counters.is_connected);
+        let connection = gate.about.iter().find(|(name, _)| name == "connection").map(|(_, state)| state);
+        let below = connection.filter(|_| is_well == Some(false)).map(|state| without_well(state));
+        let is_cut_off = below.as_ref().is_some_and(|(_, nothing_else)| *nothing_else);
+        let below = below.map(|(who, _)| printable(&who));
+        InForce { place, export, scheduler, is_chosen, by, switches: gate.switches, below, is_cut_off }
+    }
+
+    /// Whether nothing that lies below the gate is connected to.
+    pub fn is_cut_off(&self) -> bool {
+        self.is_cut_off
+    }
+
+    /// What lies below the gate and does not answer, which servers and why.
+    pub fn below(&self) -> Option<&str> {
+        self.below.as_deref()
     }
 
     /// The scheduler and the policy, in a line; and how often the scheduler was changed since `before`, or at all.
@@ -53,6 +73,31 @@ impl InForce {
         let export = self.export.as_ref().map_or_else(String::new, |export| format!(" --export {export}"));
         format!("`iogate set {} {what}{export}`", self.place)
     }
+}
+
+/// What a tree says of its servers, without those that are connected to and answer; and whether none is connected to.
+fn without_well(state: &str) -> (String, bool) {
+    let (mut bad, mut well): (Vec<String>, usize) = (Vec::new(), 0);
+    // That of the words before, if it is connected to; else these are the last of `bad`.
+    let mut server = "";
+    for said in state.split("; ") {
+        let is_more = said.starts_with("a request has waited");
+        let is_well = said.contains("connected to ") && !said.contains("no connection to ");
+        match (is_more, is_well) {
+            (true, _) if server.is_empty() => {
+                if let Some(last) = bad.last_mut() {
+                    *last = format!("{last}; {said}");
+                }
+            }
+            (true, _) => bad.push(format!("{server}; {said}")),
+            (false, true) => (server, well) = (said, well + 1),
+            (false, false) => {
+                server = "";
+                bad.push(said.to_owned());
+            }
+        }
+    }
+    (if bad.is_empty() { state.to_owned() } else { bad.join("; ") }, well == 0)
 }
 
 /// What to do about a cause that takes most of what an application does not take itself. Others have this part of its time, in percent.
@@ -125,7 +170,16 @@ mod tests {
 
     fn at(scheduler: &str, by: Option<&str>) -> InForce {
         let (place, by) = ("/mnt/s".into(), by.map(Into::into));
-        InForce { place, export: None, scheduler: scheduler.into(), is_chosen: false, by, switches: 3 }
+        InForce {
+            place,
+            export: None,
+            scheduler: scheduler.into(),
+            is_chosen: false,
+            by,
+            switches: 3,
+            below: None,
+            is_cut_off: false,
+        }
     }
 
     fn said(cause: Cause, others: f64, at: Option<&InForce>) -> String {
@@ -158,6 +212,24 @@ mod tests {
             let said = said(cause, 5.0, Some(&at("fifo", None)));
             assert!(said.starts_with("nothing that concerns others"), "{said}");
         }
+    }
+
+    #[test]
+    fn of_many_servers_those_are_named_that_do_not_answer() {
+        let all = "names: connected to ds0:1; target 0: connected to ds0:1; a request has waited for its answer for 12.0s; \
+                   target 1: no connection to ds1:1, trying again";
+        assert_eq!(
+            without_well(all),
+            (
+                "target 0: connected to ds0:1; a request has waited for its answer for 12.0s; target 1: no connection to ds1:1, trying again"
+                    .into(),
+                false
+            )
+        );
+        let gone = "no connection to ds0:1, trying again; a request has waited for its answer for 5.1s";
+        assert_eq!(without_well(gone), (gone.into(), true));
+        let ring = "ds1:1 is not used: servers forward to each other in a ring: a:1 -> ds1:1 -> a:1";
+        assert_eq!(without_well(ring), (ring.into(), true));
     }
 
     #[test]

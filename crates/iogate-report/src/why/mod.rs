@@ -40,12 +40,27 @@ pub struct Why {
     /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
+    /// What lies below the gate and does not answer, which it waited for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub below: Option<Below>,
     /// What it gains without others, if that was tried.
     pub gains: Vec<Gain>,
     /// Without whom it is not said, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub doubts: Vec<Doubt>,
 }
+
+/// What lies below a gate and does not answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct Below {
+    /// Which servers, and what is the matter with each.
+    pub who: String,
+    /// Nothing that lies there was connected to, at both ends of the time that was looked at.
+    pub throughout: bool,
+}
+
+/// In the place of [`Cause::Own`], where nothing below the gate worked on what was in service.
+const BELOW: &str = "below";
 
 /// A part of an application's time.
 #[derive(Clone, Debug, Serialize)]
@@ -130,11 +145,30 @@ impl Why {
             causes: causes.map(|(cause, span)| part(cause.name().into(), span)).collect(),
             apps: account.apps.iter().map(|(app, span)| part(named(*app), *span)).collect(),
             advice: None,
+            below: None,
             gains: Vec::new(),
             doubts: Vec::new(),
         };
         why.advice = why.advise(in_force);
         why
+    }
+
+    /// What lies below the gate does not answer. The gate's account knows nothing of that: what was in service is the request's own
+    /// there. Where it was so throughout, nothing worked on that, and it is nobody's.
+    pub fn waits_below(&mut self, below: Below) {
+        if below.throughout
+            && let Some(own) = self.causes.iter_mut().find(|part| part.name == Cause::Own.name())
+        {
+            own.name = BELOW.into();
+            let (seconds, percent) = (own.seconds, own.percent);
+            if let Some(itself) = self.apps.iter_mut().find(|part| part.name == self.app) {
+                itself.seconds = (itself.seconds - seconds).max(0.0);
+                itself.percent = (itself.percent - percent).max(0.0);
+            }
+            self.apps.retain(|part| part.seconds > 0.0);
+        }
+        self.advice = Some(format!("see to what does not answer, as others wait for it, too: {}", below.who));
+        self.below = Some(below);
     }
 
     /// What to do about what takes most of its time.
@@ -193,6 +227,14 @@ impl Why {
             )];
         }
         let culprits = self.culprits();
+        if let Some(Below { who, throughout: true }) = &self.below {
+            return vec![
+                format!(
+                    "{app} had requests in the gate for {busy}; what lies below the gate does not answer: {who}."
+                ),
+                format!("What to do: {}.", self.advice.as_deref().unwrap_or_default()),
+            ];
+        }
         let who = match culprits.as_slice() {
             [] => "no other application slowed it down".into(),
             [Part { name, seconds, plus_minus_s, percent }] => {
@@ -219,6 +261,11 @@ impl Why {
                 }
                 _ => format!("Mostly ({percent:.0} %) because {meaning}{own}."),
             });
+        }
+        if let Some(Below { who, .. }) = &self.below {
+            said.push(format!(
+                "What lies below the gate does not answer now: {who}. What is in service there waits for it, and is booked as `own`."
+            ));
         }
         said.extend(self.advice.as_ref().map(|advice| format!("What to do: {advice}.")));
         for gain in &self.gains {
@@ -291,8 +338,19 @@ mod tests {
 
     fn why(apps: Vec<Part>, gains: Vec<Gain>, doubts: Vec<Doubt>) -> Why {
         let (app, causes) = ("a".into(), Vec::new());
-        let (busy_plus_minus_s, advice) = (None, None);
-        Why { app, busy_s: 10.0, busy_plus_minus_s, dispatches: 7, causes, apps, advice, gains, doubts }
+        let (busy_plus_minus_s, advice, below) = (None, None, None);
+        Why {
+            app,
+            busy_s: 10.0,
+            busy_plus_minus_s,
+            dispatches: 7,
+            causes,
+            apps,
+            advice,
+            below,
+            gains,
+            doubts,
+        }
     }
 
     #[test]
@@ -344,6 +402,35 @@ mod tests {
         let said = first(&["b", "c", "d", "e", "f"].map(|name| (name, 2.0)));
         assert!(said.contains("; b, c, d and 2 more slowed it down most"), "{said}");
         assert!(first(&[("a", 9.9), ("b", 0.1)]).ends_with("; no other application slowed it down."));
+    }
+
+    #[test]
+    fn a_server_that_does_not_answer_is_the_cause() {
+        let part = |name: &str, seconds: f64| Part {
+            name: name.into(),
+            seconds,
+            plus_minus_s: None,
+            percent: 10.0 * seconds,
+        };
+        let stuck = |throughout| {
+            let mut why = why(vec![part("a", 6.0), part("b", 4.0)], Vec::new(), Vec::new());
+            why.causes = vec![part("slots", 4.0), part("own", 6.0)];
+            why.waits_below(Below { who: "no connection to ds1:7000, trying again".into(), throughout });
+            why
+        };
+        let why = stuck(true);
+        let said = why.text();
+        assert!(said.contains("does not answer: no connection to ds1:7000"), "{said}");
+        assert!(!said.contains("b slowed it down") && !said.contains("own"), "{said}");
+        assert_eq!(why.causes[1].name, "below");
+        assert_eq!(why.apps.iter().map(|part| part.name.as_str()).collect::<Vec<_>>(), ["b"]);
+        // What was before that is not known to have waited for it.
+        let said = stuck(false).text();
+        assert!(
+            said.contains("does not answer now: no connection to ds1:7000") && said.contains("own"),
+            "{said}"
+        );
+        assert!(said.contains("b slowed it down most"), "{said}");
     }
 
     #[test]

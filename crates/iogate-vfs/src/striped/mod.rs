@@ -28,6 +28,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use iogate_core::ends::Rules;
+use iogate_core::refusal::Refusal;
 use iogate_core::wire::{Attr, Change, Entry, Gone, Identity, Space, open, set};
 use iogate_core::{Layout, reserved};
 use iogate_engine::store::StripedStore;
@@ -348,6 +349,11 @@ impl Tree for StripedTree {
 
     fn is_reached(&self) -> bool {
         self.names.is_reached() && self.stripes.targets.iter().all(|target| target.is_reached())
+    }
+
+    fn leads_on(&self, trail: &[u8]) -> Result<(), Refusal> {
+        self.names.leads_on(trail)?;
+        self.stripes.targets.iter().try_for_each(|target| target.leads_on(trail))
     }
 
     fn state(&self) -> Option<TreeState> {

@@ -90,6 +90,12 @@ pub(crate) enum Auth {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Time(pub(crate) Duration);
 
+/// A time on the command line in which something is to happen.
+pub(crate) fn some_time(text: &str) -> Result<Time, String> {
+    let time = text.parse::<Time>().map_err(|error| error.to_string())?;
+    if time.0.is_zero() { Err("expected more than no time, as in 60s".into()) } else { Ok(time) }
+}
+
 impl FromStr for Time {
     type Err = iogate_core::sched::ConfigError;
 

@@ -17,6 +17,10 @@ pub(crate) struct TopArgs {
     #[arg(long)]
     pub(crate) once: bool,
 
+    /// With --once: print JSON
+    #[arg(long, requires = "once")]
+    pub(crate) json: bool,
+
     /// How long to wait between two looks; the last minute is the last 60 looks
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, conflicts_with = "once")]
     pub(crate) interval: f64,

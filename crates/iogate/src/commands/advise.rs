@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::anyhow;
+use iogate_core::{SchedulerConfig, SchedulerKind};
 use iogate_report::Table;
 use iogate_sim::TraceReader;
 use iogate_sim::advise::{Advice, Jobs, ROWS_MAX, advise};
@@ -32,12 +33,41 @@ pub(crate) fn run(args: &AdviseArgs) -> Result<(), Failure> {
             "requests": jobs.requests(),
             "left_out": jobs.left_out,
             "closed_loop": jobs.closed_loop,
+            "advice": advised(&advice).scheduler().to_string(),
+            "nothing_to_choose": matches!(advised(&advice), Advised::Alike),
             "schedulers": all,
         });
         let text = serde_json::to_string_pretty(&value).map_err(|error| Failure::failed(anyhow!(error)))?;
         return print(&format!("{text}\n"));
     }
     print(&text(args, &jobs, &advice))
+}
+
+/// What all candidates come to.
+enum Advised<'a> {
+    /// This one is faster, and slows nobody down.
+    Faster(&'a Advice),
+    /// None is by enough.
+    NothingFaster,
+    /// Whichever it is, everything takes as long: what comes never waits for anything that could go after it.
+    Alike,
+}
+
+impl Advised<'_> {
+    fn scheduler(&self) -> SchedulerConfig {
+        match self {
+            Advised::Faster(best) => best.scheduler.clone(),
+            Advised::NothingFaster | Advised::Alike => SchedulerConfig::new(SchedulerKind::Fifo),
+        }
+    }
+}
+
+fn advised(advice: &[Advice]) -> Advised<'_> {
+    match advice.first() {
+        Some(best) if best.slowdowns.harmed() == 0 && best.slowdowns.mean() < -0.02 => Advised::Faster(best),
+        _ if advice.iter().all(|of| of.slowdowns.0.iter().all(|ratio| *ratio == 0.0)) => Advised::Alike,
+        _ => Advised::NothingFaster,
+    }
 }
 
 fn json(of: &Advice) -> serde_json::Value {
@@ -66,12 +96,15 @@ fn text(args: &AdviseArgs, jobs: &Jobs, advice: &[Advice]) -> String {
         ]);
     }
     let mut out = table.to_string();
-    out += &match advice.first() {
-        Some(best) if best.slowdowns.mean() < -0.02 => format!("\nadvice: {}\n", best.scheduler),
-        _ => {
-            "\nadvice: fifo; nothing is faster by more than 2 % without slowing an application down\n".into()
+    let advised = advised(advice);
+    let why = match advised {
+        Advised::Faster(_) => "",
+        Advised::NothingFaster => "; nothing is faster by more than 2 % without slowing an application down",
+        Advised::Alike => {
+            "; there is nothing to choose: with every scheduler, each application takes as long"
         }
     };
+    out += &format!("\nadvice: {}{why}\n", advised.scheduler());
     if !jobs.closed_loop {
         out += "note: the trace does not say when requests were over (column done_us), so they come by the clock, \
                 however long storage takes\n";

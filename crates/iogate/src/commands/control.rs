@@ -6,6 +6,7 @@ use anyhow::{Context, anyhow};
 use iogate_fuse::{ControlError, MountError};
 use iogate_report::metrics::{Form, text};
 use iogate_report::status;
+use iogate_vfs::policy_file::FAIR;
 
 use crate::cli::{SetArgs, StatusArgs, UmountArgs};
 use crate::commands::asker::{Asker, Place, Reached, Said, unanswered};
@@ -76,8 +77,45 @@ fn is_policy(setting: &str) -> bool {
 /// Whether accounts are kept.
 const ACCOUNTS: &str = "accounts=";
 
+/// What is given when a gate begins, and stays.
+const FIXED: [&str; 4] = ["depth", "queue", "layout", "profile"];
+
+/// Refuses what only who begins a gate can say.
+fn check_changeable(settings: &[String]) -> Result<(), Failure> {
+    let name = |setting: &str| setting.split('=').next().unwrap_or_default().trim().to_owned();
+    let Some((setting, fixed)) = settings
+        .iter()
+        .flat_map(|settings| settings.split(','))
+        .find_map(|setting| Some((setting, FIXED.iter().find(|fixed| **fixed == name(setting))?)))
+    else {
+        return Ok(());
+    };
+    let error = anyhow!(
+        "{setting}: expected what can be changed while it serves: scheduler=NAME, its parameters, policy=FILE, fair={} or accounts=sampled|on|off",
+        FAIR.join("|")
+    );
+    Err(Failure::usage(error)
+        .hint(format!("`{fixed}` is set where it begins: {}; nothing was changed", where_it_begins(fixed))))
+}
+
+/// By which flag or key it begins with a setting.
+fn where_it_begins(fixed: &str) -> String {
+    match fixed {
+        "depth" | "queue" => {
+            format!(
+                "--{fixed} of `iogate mount` and `iogate nfs`, {fixed} in the `gate` of a server's export"
+            )
+        }
+        _ => format!("--{fixed} of `iogate mount`, `{fixed}` of a server's export"),
+    }
+}
+
 /// What is asked for, as the mount or the server takes it: of a policy its text, as the file may not be there.
 pub(crate) fn asked(settings: &[String]) -> Result<String, Failure> {
+    let is_text = |setting: &String| is_policy(setting);
+    if !settings.iter().any(is_text) {
+        check_changeable(settings)?;
+    }
     if let Some(setting) = settings.iter().find(|setting| setting.starts_with(ACCOUNTS) && settings.len() > 1)
     {
         let error = anyhow!("{setting}: it is set by itself, found {} settings", settings.len());

@@ -167,9 +167,8 @@ impl RunsFile {
         if kept.head.shard != head.shard {
             return Err(unfit(format!("it is shard {}, not {}", kept.head.shard, head.shard)));
         }
-        if let Some(line) = kept.broken {
-            progress
-                .say(&format!("{path}: line {line} is broken off; the runs from there on are done again"));
+        if let Some(broken) = kept.broken {
+            progress.say(&format!("{path}: {broken}; the runs from there on are done again"));
             self.cut(kept.whole as u64)?;
         }
         let there = kept.runs.len();

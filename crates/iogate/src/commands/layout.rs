@@ -149,7 +149,6 @@ pub(crate) fn run(args: &LayoutArgs) -> Result<(), Failure> {
             Ok(known) if args.json => values.push(known.json(path)),
             Ok(known) => known.write(path, &mut out),
             Err(error) => {
-                let error = Failure::failed(error);
                 failure = Some(match failure {
                     Some(failure) => failure.and(error),
                     None => error,
@@ -161,11 +160,12 @@ pub(crate) fn run(args: &LayoutArgs) -> Result<(), Failure> {
     failure.map_or(Ok(()), Err)
 }
 
-fn learn(path: &Path) -> Result<Known, anyhow::Error> {
+fn learn(path: &Path) -> Result<Known, Failure> {
     let context = || path.display().to_string();
-    let file = open(path).with_context(|| Attempt::read(path.display()))?;
+    let file = open(path).with_context(|| Attempt::read(path.display())).map_err(Failure::usage)?;
     if !file.metadata().with_context(context)?.is_file() {
-        return Err(anyhow!("{}: expected a regular file; name one, or several", path.display()));
+        let error = anyhow!("{}: expected a regular file; name one, or several", path.display());
+        return Err(Failure::usage(error));
     }
     let system = System::of(file.as_fd()).with_context(context)?;
     let layouts = Layouts::new();

@@ -35,7 +35,11 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
         true => "standard input".into(),
         false => args.trace.display().to_string(),
     };
-    let refused = |error: TraceError| not_a_trace(anyhow::Error::new(error).context(name.clone()));
+    let refused = |error: TraceError| {
+        let sorts = matches!(error, TraceError::Order { .. });
+        let failure = not_a_trace(anyhow::Error::new(error).context(name.clone()));
+        if sorts { failure.hint("`iogate replay --sort` sorts it first") } else { failure }
+    };
 
     let mut input = open(&args.trace)?;
     let targets = match args.targets {

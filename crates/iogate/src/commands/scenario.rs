@@ -18,7 +18,7 @@ use crate::output::print;
 pub(crate) fn run(args: &ScenarioArgs) -> Result<(), Failure> {
     match &args.command {
         ScenarioCommand::Check { scenarios } => check(scenarios),
-        ScenarioCommand::List => list(),
+        ScenarioCommand::List { json } => list(*json),
         ScenarioCommand::Show { name } => print(built_in(name)?),
     }
 }
@@ -142,12 +142,20 @@ pub(crate) fn built_in(name: &str) -> Result<&'static str, Failure> {
     })
 }
 
-fn list() -> Result<(), Failure> {
+fn list(json: bool) -> Result<(), Failure> {
+    let title = |name| -> Result<_, Failure> {
+        let plan = built_in_plan(name, false)?;
+        Ok((name, plan.points.first().map(|point| point.scenario.title.clone()).unwrap_or_default()))
+    };
+    let all: Vec<(&str, String)> = names().map(title).collect::<Result<_, _>>()?;
+    if json {
+        let all: Vec<_> =
+            all.iter().map(|(name, title)| serde_json::json!({ "name": name, "title": title })).collect();
+        return print(&format!("{:#}\n", serde_json::Value::from(all)));
+    }
     let width = names().map(str::len).max().unwrap_or(0);
     let mut out = String::new();
-    for name in names() {
-        let plan = built_in_plan(name, false)?;
-        let title = plan.points.first().map_or("", |point| &point.scenario.title);
+    for (name, title) in all {
         writeln!(out, "{name:width$}  {title}").expect("text grows");
     }
     print(&out)

@@ -42,7 +42,8 @@ pub(crate) fn run(args: &TrainArgs) -> Result<(), Failure> {
 
 fn of_file(file: &Path) -> Result<Vec<Situation>, Failure> {
     let name = || file.display().to_string();
-    let text = std::fs::read_to_string(file).with_context(|| Attempt::read(name()))?;
+    let text =
+        std::fs::read_to_string(file).with_context(|| Attempt::read(name())).map_err(Failure::usage)?;
     let situations = read(&text).map_err(|error| Failure::usage(anyhow!("{}: {error}", name())));
     situations
         .map_err(|failure| failure.hint("`iogate train --out DIR` writes such a file, for the same iogate"))

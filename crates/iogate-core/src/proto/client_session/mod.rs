@@ -270,6 +270,14 @@ impl<C, U> ClientSession<C, U> {
         loss.is_too_long(now, self.config.retry_for).then(|| self.give_up())
     }
 
+    /// The server is there and is not to be used: what waits fails now, as if it had been gone for too long, and so does what comes until
+    /// there is a connection again. Returns what fails, the first time after a loss.
+    pub fn give_up_at_once(&mut self, now: Time) -> Option<GivenUp<C>> {
+        let loss = self.loss.as_mut().filter(|loss| !loss.gave_up)?;
+        loss.tried(now);
+        Some(self.give_up())
+    }
+
     /// An [`Attempt::Connect`] has led to a connection, on which the server has said `welcome`.
     pub fn connected(&mut self, welcome: Welcome, now: Time) -> Reconnected<C> {
         let mut loss = self.loss.take().unwrap_or(Loss::new(now));

@@ -225,6 +225,22 @@ fn a_server_that_is_gone_for_too_long_is_given_up_until_it_is_back() {
 }
 
 #[test]
+fn a_server_that_is_not_to_be_used_is_given_up_at_once_and_may_come_back() {
+    let mut session = session();
+    assert_eq!(session.give_up_at_once(at(0)), None, "there is a connection");
+    session.submit("first".into(), REPEATABLE, at(0)).unwrap();
+    session.lost(at(1));
+    assert_eq!(session.give_up_at_once(at(1)), Some(GivenUp { failed: vec!["first".into()], is_news: true }));
+    assert_eq!(session.give_up_at_once(at(2)), None, "once");
+    assert_eq!(session.submit("refused".into(), REPEATABLE, at(3)), Err("refused".into()));
+    assert!(matches!(session.attempt(at(3)), Attempt::WaitUntil(_)), "not at once again");
+    assert_eq!(session.attempt(at(1_000)), Attempt::Connect(NO_SESSION));
+    session.connected(welcome(2, 0), at(1_000));
+    session.submit("taken".into(), REPEATABLE, at(1_000)).unwrap();
+    assert_eq!(written(&mut session).len(), 1);
+}
+
+#[test]
 fn who_has_nobody_that_looks_looks_when_asked() {
     let config = SessionConfig { tries_unasked: false, ..CONFIG };
     let mut session: Session = ClientSession::new(config, own, welcome(1, 0));

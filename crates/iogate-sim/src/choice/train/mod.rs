@@ -85,26 +85,36 @@ impl Situation {
         first.into_iter().chain(traits).chain(outcomes).collect::<Vec<_>>().join(",")
     }
 
-    /// What a row says; none if it is not one.
-    pub fn parse(row: &str) -> Option<Situation> {
-        let mut fields = row.split(',');
-        let number = fields.next()?.parse().ok()?;
-        let storage = fields.next()?.to_owned();
+    /// What a row says.
+    ///
+    /// # Errors
+    /// It is not one: what was expected, and what came.
+    pub fn parse(row: &str) -> Result<Situation, String> {
+        let columns = 2 + Trait::ALL.len() + Candidates::every().len();
+        let found = row.split(',').count();
+        if found != columns {
+            return Err(format!("expected {columns} columns, found {found}"));
+        }
+        fn number<N: std::str::FromStr>(column: usize, field: &str) -> Result<N, String> {
+            let wrong = |_| format!("column {column}: expected a whole number, found `{}`", shown(field));
+            field.parse().map_err(wrong)
+        }
+        let mut fields = (1..).zip(row.split(','));
+        let mut next = || fields.next().unwrap_or_default();
+        let (column, field) = next();
+        let mix = number(column, field)?;
+        let storage = next().1.to_owned();
         let mut traits = Traits::default();
         for of in Trait::ALL {
-            traits.set(of, fields.next()?.parse().ok()?);
+            let (column, field) = next();
+            traits.set(of, number(column, field)?);
         }
-        let outcome = |field: &str| {
+        let outcome = |(column, field): (usize, &str)| {
             let (gain, harms) = field.strip_suffix('!').map_or((field, false), |gain| (gain, true));
-            Some(Outcome { gain: gain.parse().ok()?, harms })
+            Ok(Outcome { gain: number(column, gain)?, harms })
         };
-        let outcomes = fields.map(outcome).collect::<Option<Vec<_>>>()?;
-        (outcomes.len() == Candidates::every().len()).then_some(Situation {
-            number,
-            storage,
-            traits,
-            outcomes,
-        })
+        let outcomes = fields.map(outcome).collect::<Result<Vec<_>, String>>()?;
+        Ok(Situation { number: mix, storage, traits, outcomes })
     }
 
     /// The names of the columns of rows.
@@ -115,6 +125,11 @@ impl Situation {
         let traits = Trait::ALL.map(|of| of.name().to_owned());
         first.into_iter().chain(traits).chain(names).collect::<Vec<_>>().join(",")
     }
+}
+
+/// As much of a field as a message has room for.
+fn shown(field: &str) -> String {
+    field.chars().take(40).collect()
 }
 
 /// Situations as text, a line each behind the names of the columns.
@@ -130,22 +145,21 @@ pub fn write(situations: &[Situation]) -> String {
 pub fn read(text: &str) -> Result<Vec<Situation>, String> {
     let mut lines = text.lines();
     let expected = Situation::header();
-    if lines.next() != Some(&*expected) {
-        let start: String = expected.chars().take(40).collect();
-        return Err(format!(
-            "line 1: expected the names of {} columns, from `{start}` on",
-            expected.split(',').count()
-        ));
+    let found = lines.next().unwrap_or_default();
+    if found != expected {
+        let (columns, names) = (expected.split(',').count(), found.split(',').count());
+        let differs =
+            (1..).zip(expected.split(',').zip(found.split(','))).find(|(_, (one, other))| one != other);
+        return Err(match differs {
+            Some((column, (one, other))) => {
+                format!("line 1, column {column}: expected `{one}`, found `{}`", shown(other))
+            }
+            None => format!("line 1: expected the names of {columns} columns, found {names}"),
+        });
     }
-    let situations = (2..).zip(lines).map(|(line, row)| {
-        let columns = expected.split(',').count();
-        Situation::parse(row).ok_or_else(|| {
-            format!(
-                "line {line}: expected {columns} columns of numbers behind the storage, found {}",
-                row.split(',').count()
-            )
-        })
-    });
+    let situations = (2..)
+        .zip(lines)
+        .map(|(line, row)| Situation::parse(row).map_err(|what| format!("line {line}, {what}")));
     let situations = situations.collect::<Result<Vec<_>, _>>()?;
     if situations.is_empty() {
         return Err("expected situations, found none".into());
@@ -240,4 +254,38 @@ pub fn table(grown: &Grown, situations: usize) -> String {
     }
     text.push_str("];\n");
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_in_a_text_is_named_with_its_column() {
+        let outcomes = vec![Outcome { gain: -7, harms: true }; Candidates::every().len()];
+        let situation = Situation { number: 3, storage: "disk".into(), traits: Traits::default(), outcomes };
+        let text = write(std::slice::from_ref(&situation));
+        assert_eq!(read(&text).unwrap(), [situation]);
+        let columns = text.lines().next().unwrap().split(',').count();
+        for (wrong, said) in [
+            (
+                text.replacen("storage", "stores", 1),
+                "line 1, column 2: expected `storage`, found `stores`".into(),
+            ),
+            (text.replacen("mix,", "", 1), "line 1, column 1: expected `mix`, found `storage`".into()),
+            (
+                text.replacen('\n', ",more\n", 1),
+                format!("line 1: expected the names of {columns} columns, found {}", columns + 1),
+            ),
+            (text.replacen("\n3,", "\nx,", 1), "line 2, column 1: expected a whole number, found `x`".into()),
+            (text.replacen("-7!", "-7?", 1), "expected a whole number, found `-7?`".into()),
+            (
+                text.replacen("disk,", "", 1),
+                format!("line 2, expected {columns} columns, found {}", columns - 1),
+            ),
+        ] {
+            let error = read(&wrong).unwrap_err();
+            assert!(error.contains(&said), "{error}\nshould contain\n{said}");
+        }
+    }
 }

@@ -134,7 +134,8 @@ fn default_port() -> u16 {
 impl Config {
     pub(crate) fn read(path: &Path) -> Result<Config, Failure> {
         let text = std::fs::read_to_string(path)
-            .with_context(|| Attempt::read(format_args!("the cluster {}", path.display())))?;
+            .with_context(|| Attempt::read(format_args!("the cluster {}", path.display())))
+            .map_err(Failure::usage)?;
         Config::parse(&text).map_err(|error| {
             Failure::usage(error.context(format!("the cluster {}", path.display())))
                 .hint("docs/forwarding.md shows how clusters are written")

@@ -13,8 +13,9 @@ use iogate_core::{Layout, SchedulerKind};
 use iogate_engine::layouts::OpenLayouts;
 use iogate_engine::store::{Backend, BatchedStore, DirectoryOptions, DirectoryStore, ModelledStore};
 use iogate_engine::{Engine, Store};
-use iogate_net::client::{self, ClientOptions, Forwarder, Remote, RemoteOptions};
+use iogate_net::client::{self, ClientError, ClientOptions, Forwarder, Remote, RemoteOptions};
 use iogate_net::server::{self, Keeping, Limits, ServerConfig};
+use iogate_net::transport::ConnectError;
 use iogate_net::{Endpoint, Listener, ThisSystem};
 use iogate_vfs::app::stable_hash;
 use iogate_vfs::{DirectoryTree, StripedTree, Tree};
@@ -32,6 +33,8 @@ use crate::storage::{self, Profiles};
 /// What an export over other servers uses there.
 const OBJECTS: &str = "objects";
 const NAMES: &str = "names";
+/// What is to be thought of where a server does not answer while this one starts, which has its sockets by then.
+const WAITS: &str = "servers that forward to each other, or one to itself by another name, would wait for each other like this";
 /// Stripes, if nothing else is said.
 const STRIPE_BYTES: u64 = 64 << 10;
 /// Batches in service behind a dispatch queue, if nothing else is said.
@@ -240,6 +243,7 @@ impl Export {
         let mut client = ClientOptions {
             name: format!("pid {pid} on {host}"),
             export: export.into(),
+            forwards: true,
             stripes,
             ..self.client.options(endpoint)?
         };
@@ -253,7 +257,14 @@ impl Export {
             client.clock_tolerance = client.clock_tolerance.min(half);
         }
         let options = RemoteOptions { client, ..RemoteOptions::default() };
-        Ok(Remote::connect(std::slice::from_ref(endpoint), &options)?)
+        Remote::connect(std::slice::from_ref(endpoint), &options).map_err(|error| {
+            let is_silent = matches!(&error, ClientError::Connect(ConnectError::Unreachable { source, .. })
+                if source.kind() == std::io::ErrorKind::TimedOut);
+            match is_silent {
+                true => anyhow::Error::new(error).context(WAITS),
+                false => anyhow::Error::new(error),
+            }
+        })
     }
 }
 

@@ -255,7 +255,8 @@ impl Config {
     /// Reads and checks a file.
     pub(crate) fn read(path: &Path) -> Result<Config, Failure> {
         let text = std::fs::read_to_string(path)
-            .with_context(|| Attempt::read(format_args!("the configuration {}", path.display())))?;
+            .with_context(|| Attempt::read(format_args!("the configuration {}", path.display())))
+            .map_err(Failure::usage)?;
         Config::parse(&text).map_err(|error| {
             Failure::usage(error.context(format!("the configuration {}", path.display())))
                 .hint("docs/forwarding.md shows how configurations are written")

@@ -14,6 +14,7 @@ use anyhow::{Context, anyhow};
 use iogate_report::live::{self, GateNow};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
+use serde_json::json;
 
 use crate::cli::TopArgs;
 use crate::commands::asker::{Asker, Place};
@@ -47,7 +48,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<(), Failure> {
     let askers = args.places.iter().map(|place| Ok((name_of(place), Asker::new(Place::of(place)?, None)?)));
     let askers = askers.collect::<Result<Vec<_>, Failure>>()?;
     if args.once {
-        return once(askers);
+        return once(askers, args.json);
     }
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         let error = anyhow!("expected a terminal for input and output");
@@ -94,31 +95,50 @@ pub(crate) fn run(args: &TopArgs) -> Result<(), Failure> {
     }
 }
 
-/// One table, without a terminal.
-fn once(askers: Vec<(String, Asker)>) -> Result<(), Failure> {
-    let (mut found, mut failures) = (Vec::new(), None::<Failure>);
+/// One table, or JSON, without a terminal. Who does not answer has a place in it, too, unless nobody does.
+fn once(askers: Vec<(String, Asker)>, json: bool) -> Result<(), Failure> {
+    let (mut places, mut failures) = (Vec::new(), None::<Failure>);
     for (name, mut asker) in askers {
-        match asker.exposed() {
-            Ok(exposed) => {
-                let gates = live::gates(&exposed);
-                let several = gates.len() > 1;
-                found.extend(gates.into_iter().map(|gate| {
-                    let name = if several { format!("{name} {}", gate.gate) } else { name.clone() };
-                    (live::printable(&name), gate)
-                }));
-            }
-            Err(failure) => {
-                failures = Some(match failures {
-                    Some(before) => before.and(failure),
-                    None => failure,
-                });
-            }
-        }
+        let said = asker.exposed().map(|exposed| live::gates(&exposed)).map_err(|failure| {
+            let said = failure.in_full();
+            failures = Some(match failures.take() {
+                Some(before) => before.and(failure),
+                None => failure,
+            });
+            said
+        });
+        places.push((name, said));
     }
-    if !found.is_empty() {
-        print(&live::table(found.iter().map(|(name, gate)| (name.as_str(), gate))).to_string())?;
+    if places.iter().any(|(_, said)| said.is_ok()) {
+        print(&if json { as_json(&places) } else { as_table(&places) })?;
     }
     failures.map_or(Ok(()), Err)
+}
+
+/// Places, with what each has said, or why it has not.
+type Places = [(String, Result<Vec<GateNow>, String>)];
+
+fn as_table(places: &Places) -> String {
+    let (mut found, mut gone) = (Vec::new(), Vec::new());
+    for (name, said) in places {
+        match said {
+            Ok(gates) => found.extend(gates.iter().map(|gate| {
+                let name = if gates.len() > 1 { format!("{name} {}", gate.gate) } else { name.clone() };
+                (live::printable(&name), gate)
+            })),
+            Err(_) => gone.push(live::printable(name)),
+        }
+    }
+    let found = found.iter().map(|(name, gate)| (name.as_str(), *gate));
+    live::table(found, gone.iter().map(String::as_str)).to_string()
+}
+
+fn as_json(places: &Places) -> String {
+    let places = places.iter().map(|(name, said)| match said {
+        Ok(gates) => json!({ "place": name, "gates": gates }),
+        Err(error) => json!({ "place": name, "error": error }),
+    });
+    format!("{}\n", places.collect::<serde_json::Value>())
 }
 
 fn name_of(place: &Path) -> String {

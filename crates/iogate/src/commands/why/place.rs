@@ -11,7 +11,7 @@ use iogate_core::blame::{Account, Page, Sampled, window};
 use iogate_core::{AppId, Span, Time};
 use iogate_net::ThisSystem;
 use iogate_report::units;
-use iogate_report::why::{InForce, Why};
+use iogate_report::why::{Below, InForce, Why};
 use iogate_vfs::app::{application_of_user, application_of_word};
 use iogate_vfs::policy_file::System;
 use serde::Serialize;
@@ -74,6 +74,12 @@ pub(super) fn look(args: &WhyArgs, place: Place) -> Result<AtPlace, Failure> {
     let sampled = looked.sampled.as_ref();
     let mut apps: Vec<Why> =
         apps.into_iter().map(|account| Why::new(account, sampled, in_force.as_ref(), name)).collect();
+    if let Some(who) = in_force.as_ref().and_then(InForce::below) {
+        let both = [in_force.as_ref(), in_force_before.as_ref()];
+        let throughout = both.iter().all(|at| at.is_some_and(InForce::is_cut_off));
+        let below = Below { who: who.into(), throughout };
+        apps.iter_mut().filter(|why| why.busy_s > 0.0).for_each(|why| why.waits_below(below.clone()));
+    }
     if let Some(recorded) = recorded {
         let mut without = Vec::new();
         for app in &args.without {
