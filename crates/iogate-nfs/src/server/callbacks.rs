@@ -32,7 +32,7 @@ const ANSWER_BYTES_MAX: usize = 8 << 10;
 pub(super) struct ToClients {
     /// The address that clients know the server by, if it listens at one: they take a call from no other.
     from: Option<IpAddr>,
-    /// Changes with each start of the server, and is odd, as NSM has it.
+    /// Another one for each start of the server, also if it is killed soon, and odd, as NSM has it.
     state: u32,
     /// Who looks after locks.
     looks: OnceLock<Thread>,
@@ -41,10 +41,10 @@ pub(super) struct ToClients {
 impl ToClients {
     /// From a server that listens at this address.
     pub(super) fn new(listens: IpAddr) -> ToClients {
-        let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
         ToClients {
             from: Some(listens.to_canonical()).filter(|address| !address.is_unspecified()),
-            state: (seconds as u32) | 1,
+            state: (since as u32) | 1,
             looks: OnceLock::new(),
         }
     }

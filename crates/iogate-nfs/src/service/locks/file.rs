@@ -187,3 +187,66 @@ impl FileLocks {
         self.shares.retain(|share| share.owner != owner);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(first: u64, last: u64) -> ByteRange {
+        ByteRange::new(first, last).unwrap()
+    }
+
+    fn wanted(owner: Owner, first: u64, last: u64) -> Wanted {
+        Wanted { owner, kind: Kind::Exclusive, range: range(first, last) }
+    }
+
+    fn shared(owner: Owner, first: u64, last: u64) -> Wanted {
+        Wanted { kind: Kind::Shared, ..wanted(owner, first, last) }
+    }
+
+    #[test]
+    fn what_is_given_back_is_free_where_nobody_else_has_it() {
+        let mut locks = FileLocks::default();
+        locks.give(&shared(1, 0, 99));
+        locks.give(&shared(2, 10, 19));
+        locks.give(&shared(3, 15, 29));
+        locks.give(&shared(4, u64::MAX - 1, u64::MAX));
+        assert_eq!(locks.give_back(1, range(5, 49)), [range(5, 9), range(30, 49)]);
+        assert_eq!(locks.count(1), 2);
+        assert_eq!(locks.give_back(4, range(50, u64::MAX)), [range(100, u64::MAX)]);
+        assert_eq!(locks.release(1), [range(0, 4), range(50, 99)]);
+        assert_eq!(locks.give_back(9, range(10, 29)), []);
+        assert_eq!([locks.release(2), locks.release(3)], [vec![range(10, 14)], vec![range(15, 29)]]);
+        assert!(locks.is_empty());
+    }
+
+    #[test]
+    fn who_waits_is_ready_in_the_order_in_which_it_came() {
+        let mut locks = FileLocks::default();
+        locks.give(&wanted(1, 0, 9));
+        for waiting in [wanted(2, 0, 9), wanted(3, 20, 29), shared(4, 5, 5), wanted(2, 0, 9)] {
+            locks.wait(Waiting { wanted: waiting, call: Vec::new() });
+        }
+        assert_eq!(locks.count(2), 1);
+        assert_eq!(locks.ready(0).map(|waiting| waiting.wanted), Some(wanted(3, 20, 29)));
+        assert_eq!(locks.ready(1), None);
+        locks.give(&shared(1, 0, 9));
+        assert_eq!(locks.ready(1).map(|waiting| waiting.wanted), Some(shared(4, 5, 5)));
+        locks.give_back(1, range(0, 9));
+        assert_eq!(locks.ready(0).map(|waiting| waiting.wanted), Some(wanted(2, 0, 9)));
+    }
+
+    #[test]
+    fn who_gives_a_lock_back_knows_that_it_had_it() {
+        let mut locks = FileLocks::default();
+        for owner in [1, 2] {
+            let waiting = Waiting { wanted: wanted(owner, owner * 10, owner * 10 + 5), call: Vec::new() };
+            locks.give(&waiting.wanted);
+            locks.note_untold(Time::ZERO, waiting);
+        }
+        locks.give_back(1, range(0, 100));
+        assert_eq!(locks.untold().len(), 1);
+        assert!(!locks.told(&wanted(1, 10, 15)));
+        assert!(locks.told(&wanted(2, 20, 25)) && !locks.told(&wanted(2, 20, 25)));
+    }
+}

@@ -10,8 +10,9 @@ use crate::wire::LockStatus;
 /// An owner of locks: a process of a client, by a number that means it as long as it has something.
 pub(super) type Owner = u64;
 
-/// Most clients that have locks.
+/// Most clients that have locks, and most names of one machine, as it may call itself anything.
 const HOSTS_MAX: usize = 4096;
+const NAMES_MAX: usize = 64;
 /// Most locks, waits and shares of a client: each costs some 200 bytes.
 const LOCKS_PER_HOST_MAX: usize = 16_384;
 /// Answers to a client that are remembered, in case that it asks again.
@@ -126,7 +127,8 @@ impl Hosts {
             host.state = if state == 0 { host.state } else { state };
             return host.count < LOCKS_PER_HOST_MAX;
         }
-        if self.hosts.len() >= HOSTS_MAX {
+        let names = self.hosts.keys().filter(|host| host.address == name.address).count();
+        if self.hosts.len() >= HOSTS_MAX || names >= NAMES_MAX {
             return false;
         }
         self.hosts.insert(name.clone(), Host { count: 0, idle: now, state, answers: VecDeque::new() });
@@ -178,5 +180,81 @@ impl Hosts {
     /// All clients.
     pub(super) fn all(&self) -> impl Iterator<Item = &HostName> {
         self.hosts.keys()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(address: u8, name: &str) -> HostName {
+        HostName { address: [10, 0, 0, address].into(), name: name.into() }
+    }
+
+    fn owner(host: HostName, process: u32) -> OwnerName {
+        OwnerName { host, process, owner: b"o".to_vec() }
+    }
+
+    #[test]
+    fn an_owner_has_its_number_as_long_as_it_has_something() {
+        let (mut hosts, now) = (Hosts::default(), Time::ZERO);
+        let (a, b) = (owner(host(1, "a"), 1), owner(host(1, "a"), 2));
+        assert!(hosts.admit(now, &a.host, 0));
+        let first = hosts.begin(&a);
+        assert_ne!(hosts.begin(&b), first);
+        hosts.end(now, first, 0, 2);
+        assert_eq!(hosts.begin(&a), first);
+        hosts.end(now, first, 2, 1);
+        assert_eq!(hosts.name(first), Some(&a));
+        // Its last lock goes while a call is about it.
+        assert_eq!(hosts.begin(&a), first);
+        hosts.change(now, first, 1, 0);
+        assert_eq!(hosts.begin(&a), first);
+        hosts.end(now, first, 0, 0);
+        hosts.end(now, first, 0, 0);
+        assert_eq!(hosts.name(first), None);
+        assert_ne!(hosts.begin(&a), first);
+    }
+
+    #[test]
+    fn a_client_has_so_many_names_and_locks_and_no_more() {
+        let (mut hosts, now) = (Hosts::default(), Time::ZERO);
+        for number in 0..NAMES_MAX {
+            assert!(hosts.admit(now, &host(1, &number.to_string()), 0));
+        }
+        assert!(!hosts.admit(now, &host(1, "one more"), 0));
+        assert!(hosts.admit(now, &host(1, "0"), 0));
+        let full = owner(host(2, "a"), 1);
+        assert!(hosts.admit(now, &full.host, 0));
+        let number = hosts.begin(&full);
+        hosts.end(now, number, 0, LOCKS_PER_HOST_MAX);
+        assert!(!hosts.admit(now, &full.host, 0));
+        hosts.change(now, number, 1, 0);
+        assert!(hosts.admit(now, &full.host, 0));
+    }
+
+    #[test]
+    fn who_has_nothing_is_forgotten_after_a_while() {
+        let (mut hosts, at) = (Hosts::default(), Time::from_nanos);
+        let (idle, busy) = (host(1, "idle"), owner(host(2, "busy"), 1));
+        assert!(hosts.admit(at(5), &idle, 0) && hosts.admit(at(5), &busy.host, 0));
+        let number = hosts.begin(&busy);
+        hosts.end(at(5), number, 0, 1);
+        assert!(!hosts.forget(at(5)));
+        assert!(hosts.forget(at(6)));
+        assert_eq!(hosts.all().collect::<Vec<_>>(), [&busy.host]);
+    }
+
+    #[test]
+    fn a_machine_is_meant_by_its_name_or_by_being_alone() {
+        let mut hosts = Hosts::default();
+        for host in [host(1, "a"), host(1, "b"), host(2, "c")] {
+            assert!(hosts.admit(Time::ZERO, &host, 0));
+        }
+        let meant = |address: u8, name: &str| hosts.meant([10, 0, 0, address].into(), name.as_bytes());
+        assert_eq!(meant(1, "b"), Some(host(1, "b")));
+        assert_eq!(meant(1, "b.example"), None);
+        assert_eq!(meant(2, "c.example"), Some(host(2, "c")));
+        assert_eq!(meant(3, "c"), None);
     }
 }

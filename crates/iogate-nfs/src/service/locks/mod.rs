@@ -162,7 +162,7 @@ impl<T: HeldTree> Locks<T> {
         let result = act(&mut locked);
         let after = locked.locks.count(owner);
         lock(&self.hosts).change(now, owner, before, after);
-        let given = if after < before { self.wake(now, &mut locked) } else { Vec::new() };
+        let given = self.wake(now, &mut locked);
         self.let_go(handle, &mut locked);
         Some((result, given))
     }
