@@ -318,6 +318,17 @@ pub trait TreeFile: Send + Sync {
         Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
     }
 
+    /// Whether nobody can say, without asking, that locks of the file that this process has taken are still its own: what has them was not
+    /// reached for a while. Reads and writes that do not go there are then to be [confirmed](TreeFile::confirm_locks) first.
+    fn doubts_locks(&self) -> bool {
+        false
+    }
+
+    /// Asks; waits. Fails with `ESTALE` if locks of the file are lost, and others may have had them since.
+    fn confirm_locks(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Finds the next hole, or the next data, as `lseek(2)`.
     fn seek(&self, offset: u64, hole: bool) -> io::Result<u64>;
 

@@ -13,7 +13,7 @@ use iogate_core::hash::IdHasher;
 use iogate_core::wire::{
     Attr, Change, Entry, GetAttr, GetXattr, Gone, Identity, Link, ListXattr, MakeNode, NO_HANDLE,
     PATH_BYTES_MAX, ReadDir, ReadLink, RemoveXattr, Rename, Request, SetAttr, SetXattr, Space, StatFs,
-    Symlink, Unlink, VALUE_BYTES_MAX, below, open, set,
+    Symlink, Unlink, VALUE_BYTES_MAX, below, locks, open, set,
 };
 use iogate_core::{AppId, ClientId, FileId, Layout};
 use iogate_engine::store::{Segment, Store};
@@ -311,8 +311,13 @@ impl Tree for Remote {
     }
 
     fn shares_locks(&self) -> bool {
-        // Of several, each would have its own.
-        matches!(&*self.servers.clients, [client] if client.welcome().locks != 0)
+        // Several that keep them would each have its own.
+        let is_one = self.servers.clients.len() == 1;
+        self.servers.clients.iter().all(|client| match client.welcome().locks {
+            locks::NONE => false,
+            locks::PASSED_ON => true,
+            _ => is_one,
+        })
     }
 
     fn asks_for_ends(&self) -> bool {

@@ -46,6 +46,8 @@ pub(super) struct Shared {
 /// What the server has said when it was last connected to, for who need not wait for the lock.
 pub(super) struct Said {
     verifier: AtomicU64,
+    /// How many connections were lost.
+    pub(super) losses: AtomicU64,
     transfer_bytes_max: AtomicU32,
     append_bytes_max: AtomicU32,
 }
@@ -161,6 +163,11 @@ impl Client {
     /// The verifier of the server's export; see [`Tree::verifier`](iogate_vfs::Tree::verifier).
     pub(super) fn verifier(&self) -> u64 {
         self.shared.said.verifier.load(Ordering::Acquire)
+    }
+
+    /// How often a connection to the server was lost.
+    pub(super) fn losses(&self) -> u64 {
+        self.shared.said.losses.load(Ordering::Acquire)
     }
 
     /// Most bytes of one read or write.
@@ -319,6 +326,7 @@ impl Said {
     fn in_welcome(welcome: &Welcome) -> Said {
         Said {
             verifier: welcome.verifier.into(),
+            losses: AtomicU64::new(0),
             transfer_bytes_max: welcome.transfer_bytes_max.into(),
             append_bytes_max: welcome.append_bytes_max.into(),
         }
