@@ -94,8 +94,8 @@ impl<F: Clone> Passed<F> {
         Ok(Some(Lock { owner: owner.number, ..*wish }))
     }
 
-    /// What became of what was passed on. Returns what is to be given back: the session has ended meanwhile.
-    pub fn settle(&mut self, passed: &Lock, outcome: Outcome) -> Vec<(F, Lock)> {
+    /// What became of what was passed on through this file. Returns what is to be given back: the session has ended meanwhile.
+    pub fn settle(&mut self, passed: &Lock, through: &F, outcome: Outcome) -> Vec<(F, Lock)> {
         let Some(&key) = self.by_number.get(&passed.owner) else { return Vec::new() };
         let (Some(owner), Some((space, kind, range))) = (self.owners.get_mut(&key), asked(passed)) else {
             return Vec::new();
@@ -105,6 +105,8 @@ impl<F: Clone> Passed<F> {
             Some(kind) if outcome != Outcome::Refused => {
                 // Nobody else's are here, so that nothing is in the way.
                 let _ = owner.may_have[space].lock(Held { owner: (), kind, range, process: 0 });
+                // One from before may be of no use any more.
+                owner.through = through.clone();
             }
             None if outcome == Outcome::Done && !owner.is_mixed => owner.may_have[space].unlock((), range),
             _ => {}

@@ -20,7 +20,7 @@ use iogate_vfs::ends::Given;
 use iogate_vfs::{Caller, ObjectName, OpenHow, TreeFile, Waiting};
 
 use super::call::{Answer, Call, Done, payload, record};
-use super::locks::Confirmed;
+use super::locks::{Confirmed, Question};
 use super::remote::{FileNumber, Servers, name_bytes, path_bytes};
 use super::spread::{Route, Spread};
 use super::store::RemoteData;
@@ -120,7 +120,7 @@ impl Opened {
         let spread = if servers.spread == Spread::Client { 0 } else { open::SPREAD };
         let request =
             Open { handle, flags: how.flags | spread, mode: how.mode, identity: how.identity, path: name };
-        let (export, losses) = (client.verifier(), client.losses());
+        let (export, question) = (client.verifier(), Question::of(client));
         let answered: Answered = record(client.call(&Request::Open(request), caller)?)?;
         let identity = answered.identity;
         let layout = match servers.spread {
@@ -135,7 +135,7 @@ impl Opened {
         }
         Ok(Opened {
             told: Mutex::new(unsynced.told()),
-            confirmed: Confirmed::at(losses),
+            confirmed: Confirmed::by(question),
             unsynced,
             servers: Arc::clone(servers),
             caller,

@@ -1,31 +1,68 @@
 //! Locks of a file that is open on servers: which one has them, and whether they are still had where the data goes to others.
 //!
-//! The server on which a file was opened has its locks. While it is not reached, it may give them to somebody else in the end, and the
-//! other servers know nothing of that. So once a lock of a file was asked for, and the connection to the one that has it was lost, that one
-//! is asked before anything of the file goes to another one: it answers when locks have been asked for again, and if they are lost that
-//! fails.
+//! The server on which a file was opened has its locks. While it is not reached it gives them to somebody else in the end, after a minute
+//! without this client, and the other servers know nothing of that. So what goes to another one does so only within a few seconds of a word
+//! from the server that has the locks, and over the same connection: else that one is asked first. It answers when locks have been asked
+//! for again, and if they are lost that fails. So nothing begins after the lock may be another's, even if this process was stopped for long.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use iogate_core::wire::{GetAttr, GetLock, Lock, Request, lock as kinds};
+use iogate_core::{Span, Time};
 
+use super::Client;
 use super::call::{Answer, Call, Done, record};
 use super::file::Opened;
+
+/// How long a word of the server that has the locks counts. Much shorter than servers keep sessions without a connection, so that what
+/// has begun by then is over before the lock may be another's.
+const COUNTS_FOR: Span = Span::from_secs(5);
 
 /// Whether locks of a file were asked for, by whichever handle.
 #[derive(Debug, Default)]
 pub(super) struct Locked(AtomicBool);
 
-/// When a handle was last known to be of use where the file's locks are: how many connections had been lost there.
+/// When a handle was last known to be of use where the file's locks are.
 #[derive(Debug)]
-pub(super) struct Confirmed(AtomicU64);
+pub(super) struct Confirmed {
+    /// How many connections had been lost there.
+    losses: AtomicU64,
+    /// When that was asked.
+    asked: AtomicU64,
+}
+
+/// A question that is about to be asked, or was.
+#[derive(Clone, Copy)]
+pub(super) struct Question {
+    losses: u64,
+    asked: Time,
+}
 
 impl Confirmed {
-    /// The file was opened after so many losses, or is being opened.
-    pub(super) fn at(losses: u64) -> Confirmed {
-        Confirmed(losses.into())
+    /// The file was opened.
+    pub(super) fn by(question: Question) -> Confirmed {
+        Confirmed { losses: question.losses.into(), asked: question.asked.as_nanos().into() }
+    }
+
+    /// It was answered.
+    fn answered(&self, question: Question) {
+        self.asked.store(question.asked.as_nanos(), Ordering::Relaxed);
+        self.losses.store(question.losses, Ordering::Release);
+    }
+
+    /// Whether what was answered counts now.
+    fn counts(&self, now: Question) -> bool {
+        self.losses.load(Ordering::Acquire) == now.losses
+            && now.asked.since(Time::from_nanos(self.asked.load(Ordering::Relaxed))) < COUNTS_FOR
+    }
+}
+
+impl Question {
+    /// To be asked of a server now.
+    pub(super) fn of(client: &Client) -> Question {
+        Question { losses: client.losses(), asked: client.now() }
     }
 }
 
@@ -35,29 +72,31 @@ impl Opened {
             // Before it is asked for: whether what fails for the network was carried out is not known.
             self.unsynced.locked.0.store(true, Ordering::Release);
         }
+        let question = self.question();
         let handle = self.handle_on(self.first)?;
-        self.servers.clients[self.first].set_lock(handle, lock, self.caller)
+        self.servers.clients[self.first].set_lock(handle, lock, self.caller)?;
+        self.confirmed.answered(question);
+        Ok(())
     }
 
     pub(super) fn get_lock(&self, lock: Lock) -> io::Result<Lock> {
         record(self.ask(self.caller, |handle| Request::GetLock(GetLock { handle, lock }))?)
     }
 
-    fn losses(&self) -> u64 {
-        self.servers.clients[self.first].losses()
+    fn question(&self) -> Question {
+        Question::of(&self.servers.clients[self.first])
     }
 
     /// See [`iogate_vfs::TreeFile::doubts_locks`].
     pub(super) fn doubts_locks(&self) -> bool {
-        self.unsynced.locked.0.load(Ordering::Acquire)
-            && self.confirmed.0.load(Ordering::Acquire) != self.losses()
+        self.unsynced.locked.0.load(Ordering::Acquire) && !self.confirmed.counts(self.question())
     }
 
     /// See [`iogate_vfs::TreeFile::confirm_locks`].
     pub(super) fn confirm_locks(&self) -> io::Result<()> {
-        let losses = self.losses();
+        let question = self.question();
         self.attr()?;
-        self.confirmed.0.store(losses, Ordering::Release);
+        self.confirmed.answered(question);
         Ok(())
     }
 
@@ -78,7 +117,7 @@ impl Opened {
         if server == self.first || !self.doubts_locks() {
             return self.with_handle(server, then);
         }
-        let (opened, losses) = (Arc::clone(self), self.losses());
+        let (opened, question) = (Arc::clone(self), self.question());
         self.with_handle(self.first, move |handle| {
             let handle = match handle {
                 Ok(handle) => handle,
@@ -87,7 +126,7 @@ impl Opened {
             let (asks, caller) = (Arc::clone(&opened), opened.caller);
             let done = move |answer: io::Result<Answer>| match answer {
                 Ok(_) => {
-                    opened.confirmed.0.store(losses, Ordering::Release);
+                    opened.confirmed.answered(question);
                     opened.with_handle(server, then);
                 }
                 Err(error) => then(Err(error)),

@@ -165,6 +165,11 @@ impl Client {
         self.shared.said.verifier.load(Ordering::Acquire)
     }
 
+    /// The session's time.
+    pub(super) fn now(&self) -> Time {
+        self.shared.now()
+    }
+
     /// How often a connection to the server was lost.
     pub(super) fn losses(&self) -> u64 {
         self.shared.said.losses.load(Ordering::Acquire)

@@ -44,7 +44,7 @@ impl PassedLocks {
         drop(passed);
         let Some(wish) = begun.map_err(|denied| refusal(&denied))? else { return Ok(()) };
         let answer = file.set_lock(&wish);
-        let over = lock(&self.0).settle(&wish, outcome(&wish, &answer));
+        let over = lock(&self.0).settle(&wish, &file, outcome(&wish, &answer));
         give_back(over);
         answer.map_err(|error| explained(&error))
     }
@@ -70,8 +70,8 @@ impl PassedLocks {
 fn outcome(wish: &Lock, answer: &io::Result<()>) -> Outcome {
     match answer.as_ref().map_err(io::Error::raw_os_error) {
         Ok(()) => Outcome::Done,
-        // All locks of the file are lost.
-        Err(Some(libc::ESTALE)) if wish.kind == kinds::NONE => Outcome::Done,
+        // It may be had through another open file, which was opened after this one was lost.
+        Err(_) if wish.kind == kinds::NONE => Outcome::Unknown,
         Err(Some(libc::EAGAIN | libc::EBUSY | libc::ESTALE | libc::ENOLCK | libc::EINVAL)) => {
             Outcome::Refused
         }

@@ -57,7 +57,7 @@ impl World {
     }
 
     fn settle(&mut self, at: usize, is_known: bool) -> Option<Result<(), Denied>> {
-        let (_, lock, done) = self.underway.swap_remove(at);
+        let (inode, lock, done) = self.underway.swap_remove(at);
         let outcome = match &done {
             _ if !is_known => Outcome::Unknown,
             // Nothing of it has reached the server, and the client knows.
@@ -65,7 +65,7 @@ impl World {
             Some(Ok(())) => Outcome::Done,
             Some(Err(_)) => Outcome::Refused,
         };
-        let over = self.passed.settle(&lock, outcome);
+        let over = self.passed.settle(&lock, &inode, outcome);
         self.give_back(over);
         done
     }
@@ -226,18 +226,30 @@ fn a_session_that_ends_while_it_asks_gets_nothing() {
 }
 
 #[test]
+fn what_is_given_back_goes_through_the_file_that_was_last_of_use() {
+    let mut passed = Passed::default();
+    let wish = bytes(lock::EXCLUSIVE, 1, 0, 9);
+    for (through, outcome) in [(1, Outcome::Done), (2, Outcome::Done), (1, Outcome::Refused)] {
+        let asked = passed.begin(1, file(0), &wish, &through).unwrap().unwrap();
+        assert!(passed.settle(&asked, &through, outcome).is_empty());
+    }
+    let back = passed.end_session(1);
+    assert_eq!(back.iter().map(|(through, _)| *through).collect::<Vec<_>>(), [2]);
+}
+
+#[test]
 fn a_session_has_so_many_and_no_more() {
     let mut passed = Passed::default();
     let wish = bytes(lock::SHARED, 1, 0, 9);
     for inode in 0..LOCKS_PER_SESSION_MAX as u64 {
         let asked = passed.begin(1, file(inode), &wish, &()).unwrap().unwrap();
-        assert!(passed.settle(&asked, Outcome::Done).is_empty());
+        assert!(passed.settle(&asked, &(), Outcome::Done).is_empty());
     }
     let further = file(LOCKS_PER_SESSION_MAX as u64);
     assert_eq!(passed.begin(1, further, &wish, &()), Err(Denied::TooMany));
     assert!(passed.begin(2, further, &wish, &()).is_ok());
     let none = passed.begin(1, file(0), &bytes(lock::NONE, 1, 0, 9), &()).unwrap().unwrap();
-    passed.settle(&none, Outcome::Done);
+    passed.settle(&none, &(), Outcome::Done);
     assert!(passed.begin(1, further, &wish, &()).is_ok());
     assert_eq!(passed.begin(1, further, &bytes(3, 1, 0, 9), &()), Err(Denied::Malformed));
 }

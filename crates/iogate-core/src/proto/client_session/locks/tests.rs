@@ -206,4 +206,5 @@ fn a_copy_of_the_process_has_no_locks() {
     assert_eq!(said, [("opens 1".into(), None)]);
 }
 
+mod through;
 mod world;
