@@ -509,7 +509,7 @@ fn steps() -> impl Strategy<Value = Step> {
             4 => forwarder().prop_map(Step::RunAbove),
             1 => Just(Step::Restart),
             1 => forwarder().prop_map(Step::RestartForwarder),
-            2 => (1..20_u64).prop_map(Step::Wait),
+            2 => prop_oneof![1..20_u64, Just(50)].prop_map(Step::Wait),
         ],
     ]
 }
@@ -533,10 +533,17 @@ fn who_was_away_for_too_long_has_lost_its_lock() {
 #[test]
 fn the_lock_of_a_forwarder_that_was_started_again_is_lost() {
     let mut world = World::new();
-    world.run(0);
+    (0..2).for_each(|client| world.run(client));
     world.ask(0, lock::EXCLUSIVE, 0, 0);
     world.run(0);
     world.restart_forwarder(0);
+    world.wait(50);
+    for kind in [lock::EXCLUSIVE, lock::NONE] {
+        world.ask(1, kind, 0, 0);
+        world.run(1);
+    }
+    assert_eq!(world.given.len(), 3);
+    // It is free, and was another's.
     world.run(0);
     assert!(world.clients[0].session.is_connected() && !world.reaches_data(0));
 }
