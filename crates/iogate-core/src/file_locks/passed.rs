@@ -147,6 +147,11 @@ impl<F: Clone> Passed<F> {
         self.by_number.get(&number).map(|&(session, _, owner)| (session, owner))
     }
 
+    /// Whether nobody has any.
+    pub fn is_empty(&self) -> bool {
+        self.owners.is_empty()
+    }
+
     /// Whether a session may have any.
     pub fn has(&self, session: u64) -> bool {
         let of_session = (session, (0, 0), 0)..=(session, (u64::MAX, u64::MAX), u64::MAX);

@@ -320,6 +320,10 @@ impl Tree for Remote {
         })
     }
 
+    fn leave_locks(&self) {
+        self.servers.clients.iter().for_each(Client::go_without_goodbye);
+    }
+
     fn asks_for_ends(&self) -> bool {
         true
     }

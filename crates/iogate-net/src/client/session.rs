@@ -1,7 +1,7 @@
 //! One session with one server: many threads ask, one of them receives (`lead.rs`).
 
 use std::io;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -43,11 +43,12 @@ pub(super) struct Shared {
     pub(super) owner: Owner,
 }
 
-/// What the server has said when it was last connected to, for who need not wait for the lock.
+/// What the server has said when it was last connected to, and how that went, for who need not wait for the lock.
 pub(super) struct Said {
     verifier: AtomicU64,
     /// How many connections were lost.
     pub(super) losses: AtomicU64,
+    says_no_goodbye: AtomicBool,
     transfer_bytes_max: AtomicU32,
     append_bytes_max: AtomicU32,
 }
@@ -168,6 +169,11 @@ impl Client {
     /// The session's time.
     pub(super) fn now(&self) -> Time {
         self.shared.now()
+    }
+
+    /// The session is to outlive this client, as if that had been killed.
+    pub(super) fn go_without_goodbye(&self) {
+        self.shared.said.says_no_goodbye.store(true, Ordering::Release);
     }
 
     /// How often a connection to the server was lost.
@@ -303,8 +309,10 @@ const LAST_ANSWERS: Duration = Duration::from_millis(100);
 impl Drop for Client {
     /// Says goodbye, and makes sure that it is heard, as far as that takes no time to speak of.
     fn drop(&mut self) {
-        let goodbye = Call::new(&Request::Goodbye(Goodbye {}), Caller::new(0, 0), Done::Nothing);
-        self.start(goodbye);
+        if !self.shared.said.says_no_goodbye.load(Ordering::Acquire) {
+            let goodbye = Call::new(&Request::Goodbye(Goodbye {}), Caller::new(0, 0), Done::Nothing);
+            self.start(goodbye);
+        }
         if self.background.is_none() || self.shared.lead_if_free() {
             self.shared.settle(LAST_ANSWERS);
         }
@@ -332,6 +340,7 @@ impl Said {
         Said {
             verifier: welcome.verifier.into(),
             losses: AtomicU64::new(0),
+            says_no_goodbye: AtomicBool::new(false),
             transfer_bytes_max: welcome.transfer_bytes_max.into(),
             append_bytes_max: welcome.append_bytes_max.into(),
         }

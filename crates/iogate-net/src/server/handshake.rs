@@ -184,6 +184,10 @@ impl Shared {
     ) -> Result<Entered, Refusal> {
         let mut sessions = lock(&self.sessions);
         for before in predecessors(&sessions, hello, &export, user)? {
+            if before.has_locks() {
+                before.end_but_for_locks_soon();
+                continue;
+            }
             sessions.remove(&before.token);
             before.end_soon();
         }

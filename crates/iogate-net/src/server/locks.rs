@@ -49,8 +49,9 @@ impl Locks {
 
     /// The server ends.
     pub(super) fn end(&self, tree: &dyn Tree, now: Time) {
-        if let Locks::Kept(kept) = self {
-            kept.end(tree, now);
+        match self {
+            Locks::Kept(kept) => kept.end(tree, now),
+            Locks::PassedOn(passed) => passed.end(tree),
         }
     }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use iogate_core::file_locks::{Denied, Outcome, Passed};
 use iogate_core::refusal::Refusal;
 use iogate_core::wire::{GetLock, Lock, SetLock, lock as kinds};
-use iogate_vfs::TreeFile;
+use iogate_vfs::{Tree, TreeFile};
 
 use super::lock;
 use super::locks::refusal;
@@ -21,6 +21,13 @@ use super::session::{Session, explained};
 pub(super) struct PassedLocks(Mutex<Passed<Arc<dyn TreeFile>>>);
 
 impl PassedLocks {
+    /// The server ends. What is held stays so for a while, as the clients only learn by and by that it is lost.
+    pub(super) fn end(&self, tree: &dyn Tree) {
+        if !lock(&self.0).is_empty() {
+            tree.leave_locks();
+        }
+    }
+
     /// Whether a session may have any.
     pub(super) fn has(&self, session: u64) -> bool {
         lock(&self.0).has(session)

@@ -290,6 +290,10 @@ impl Tree for StripedTree {
         self.names.shares_locks()
     }
 
+    fn leave_locks(&self) {
+        self.names.leave_locks();
+    }
+
     fn begin_grace(&self, time: Duration) -> io::Result<()> {
         self.names.begin_grace(time)?;
         self.stripes.targets.iter().try_for_each(|target| target.begin_grace(time))
