@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use common::{GRACE, any_port, directory, serve};
 use iogate_core::Layout;
-use iogate_core::wire::{Lock, lock};
+use iogate_core::wire::{Change, Lock, lock, set};
 use iogate_net::client::{ClientOptions, Remote, RemoteFile, RemoteOptions, Spread};
 use iogate_net::transport::auth::Credential;
 use iogate_net::{Endpoint, Server};
-use iogate_vfs::{StripedTree, Tree, TreeFile};
+use iogate_vfs::{Caller, StripedTree, Tree, TreeFile};
 
 const LAYOUT: Layout = Layout { first_target: 0, stripe_bytes: 4096, targets: 2 };
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -192,6 +192,18 @@ fn what_is_changed_under_a_lock_loses_nothing() {
     let mut count = [0; 8];
     place.client(0).file.read_at(at, &mut count).unwrap();
     assert_eq!(u64::from_le_bytes(count), 4 * EACH);
+}
+
+/// A file that a forwarder has just made counts as its own, for attributes, until somebody asks for a lock of it.
+#[test]
+fn who_has_a_lock_sees_how_long_a_new_file_is() {
+    let place = Place::new();
+    let [one, two] = [0, 1].map(|forwarder| place.client(forwarder));
+    assert_eq!(two.write(4096), Ok(4));
+    one.lock(&all(lock::EXCLUSIVE)).unwrap();
+    let change = Change { which: set::MODE, mode: 0o600, ..Change::default() };
+    let caller = Caller::new(rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    assert_eq!(one.file.set_attr(caller, &change).unwrap().size, 4100);
 }
 
 #[test]
