@@ -254,27 +254,48 @@ for pid in "${inserting[@]}"; do wait "$pid" || fail "a database is not written"
 
 echo "== who has lost a lock"
 cat >"$SIDE/goes_on.py" <<'END'
-# goes_on.py GO: who has the file locked, as descriptor 9, reads and writes it after a while.
+# goes_on.py GO CACHE: who has the file locked, as descriptor 9, writes and reads it after a while.
 import errno, os, sys, time
 
 while not os.path.exists(sys.argv[1]):
     time.sleep(0.1)
-for use in (lambda: os.pread(9, 4, 0), lambda: os.pwrite(9, b"lost", 0), lambda: os.fstat(9)):
-    try:
-        use()
-    except OSError as error:
-        assert error.errno == errno.ESTALE, error
-    else:
-        sys.exit("who has lost a lock goes on")
+# At the server that does not have the locks, too.
+for at in (4096, 0):
+    for use in (lambda: os.pwrite(9, b"lost", at), lambda: os.pread(9, 4, at)):
+        try:
+            found = use()
+        except OSError as error:
+            assert error.errno == errno.ESTALE, error
+        else:
+            # The kernel knows what it has cached, and where the file ends.
+            if found or sys.argv[2] == "direct":
+                sys.exit(f"who has lost a lock goes on at {at}: {found}")
 END
-flock --no-fork --exclusive "$MNT/file" python3 "$SIDE/goes_on.py" "$SIDE/go" 9<>"$MNT/file" &
-holder=$!
-eventually 5 held_elsewhere "$other"
+holds() {
+    rm -f "$SIDE/go"
+    flock --no-fork --exclusive "$MNT/file" python3 "$SIDE/goes_on.py" "$SIDE/go" "$CACHE" 9<>"$MNT/file" &
+    holder=$!
+    eventually 5 held_elsewhere "$other" || fail "no lock"
+}
+holds
 killed io0
 serve io0
 held_elsewhere "$other" || fail "a lock is another's while its client may still do as who has it"
 eventually 60 is_free "$other" || fail "a lock stays after its forwarder has gone"
 touch "$SIDE/go"
+wait "$holder" || fail "expected a stale file"
+[ ! -s "$other/file" ] || fail "who has lost a lock has written"
+
+echo "== a forwarder that is stopped until its locks are lost"
+holds
+kill -STOP "${process[io0]}"
+killed ds0
+serve ds0
+eventually 60 is_free "$other" || fail "a lock stays though who had it has not come back"
+# What was sent to it meanwhile it finds before it knows of anything else.
+touch "$SIDE/go"
+sleep 0.5
+kill -CONT "${process[io0]}"
 wait "$holder" || fail "expected a stale file"
 [ ! -s "$other/file" ] || fail "who has lost a lock has written"
 
