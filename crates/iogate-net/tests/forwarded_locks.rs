@@ -173,7 +173,7 @@ fn what_is_changed_under_a_lock_loses_nothing() {
     const EACH: u64 = 50;
     let place = Place::new();
     // Over a boundary of stripes.
-    let at = u64::from(LAYOUT.stripe_bytes) - 4;
+    let at = LAYOUT.stripe_bytes - 4;
     thread::scope(|scope| {
         for number in 0..4 {
             let client = place.client(number % 2);

@@ -22,12 +22,15 @@ fn bytes(kind: u8, owner: u64, first: u64, last: u64) -> Lock {
     Lock { space: lock::BYTES, kind, owner, first, last, process: 7 }
 }
 
+/// What the server has said, if it was asked.
+type Answer = Option<Result<(), Denied>>;
+
 /// A forwarder in front of a server.
 struct World {
     passed: Passed<u64>,
     server: FileLocks,
     /// What is on its way: for which file, and whether it has been carried out.
-    underway: Vec<(u64, Lock, Option<Result<(), Denied>>)>,
+    underway: Vec<(u64, Lock, Answer)>,
 }
 
 impl World {
@@ -56,7 +59,7 @@ impl World {
         self.underway[at].2 = Some(self.set(inode, &lock));
     }
 
-    fn settle(&mut self, at: usize, is_known: bool) -> Option<Result<(), Denied>> {
+    fn settle(&mut self, at: usize, is_known: bool) -> Answer {
         let (inode, lock, done) = self.underway.swap_remove(at);
         let outcome = match &done {
             _ if !is_known => Outcome::Unknown,

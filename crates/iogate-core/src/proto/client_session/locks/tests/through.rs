@@ -249,8 +249,8 @@ impl World {
             return;
         }
         let wish = Lock { kind, owner: 1, first, last, ..Lock::default() };
-        for byte in first as usize..=last as usize {
-            thinks[byte].0 = thinks[byte].0.min(kind);
+        for (has, _) in &mut thinks[first as usize..=last as usize] {
+            *has = kind.min(*has);
         }
         *pending = Some(wish);
         let set = SetLock { handle: *handle, again: 0, session: 0, lock: wish };
