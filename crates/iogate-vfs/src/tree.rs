@@ -212,8 +212,8 @@ pub trait Tree: Send + Sync + 'static {
         false
     }
 
-    /// To be called when a server ends whose clients have locks of [`TreeFile::set_lock`]: whoever keeps these is not to give them to others
-    /// at once.
+    /// To be called when a server ends whose clients have locks of [`TreeFile::set_lock`]: whoever keeps these is not to give them to
+    /// others at once.
     fn leave_locks(&self) {}
 
     /// Most bytes of a record that is appended as one.

@@ -3,7 +3,8 @@
 //! The server on which a file was opened has its locks. While it is not reached it gives them to somebody else in the end, after a minute
 //! without this client, and the other servers know nothing of that. So what goes to another one does so only within a few seconds of a word
 //! from the server that has the locks, and over the same connection: else that one is asked first. It answers when locks have been asked
-//! for again, and if they are lost that fails. So nothing begins after the lock may be another's, even if this process was stopped for long.
+//! for again, and if they are lost that fails. So nothing begins once the lock may be another's, even if this process was stopped for
+//! long.
 
 use std::io;
 use std::sync::Arc;
