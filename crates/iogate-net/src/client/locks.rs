@@ -137,3 +137,22 @@ impl Opened {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_counts_for_a_while_and_on_one_connection() {
+        let at = |losses, seconds| Question { losses, asked: Time::ZERO + Span::from_secs(seconds) };
+        let confirmed = Confirmed::by(at(3, 10));
+        assert!(confirmed.counts(at(3, 14)));
+        assert!(
+            !confirmed.counts(at(3, 15)),
+            "this process may have been stopped, and the locks be another's"
+        );
+        assert!(!confirmed.counts(at(4, 11)));
+        confirmed.answered(at(4, 11));
+        assert!(confirmed.counts(at(4, 15)));
+    }
+}

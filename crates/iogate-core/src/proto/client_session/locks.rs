@@ -127,8 +127,8 @@ impl Locks {
         self.asked_again.clear();
     }
 
-    /// All that a file has, to be asked for again, once in a session. What was had alone and is to be shared is shared from then on, whatever
-    /// is answered: it is asked for as such.
+    /// All that a file has, to be asked for again, once in a session. What was had alone and is to be shared is shared from then on,
+    /// whatever is answered: it is asked for as such.
     pub(super) fn again(&mut self, file: Identity) -> Vec<Lock> {
         self.forget_alone(file);
         let mut all = Vec::new();
