@@ -73,11 +73,10 @@ entrances=$("$IOGATE" cluster status two-layer --entrances --dir "$CLUSTER")
 at first --remote "${entrances%%,*}"
 at second --remote "${entrances##*,}"
 chmod 755 "$WORK/at/first"
-mounts_of_a_server=locks_hold_between_all_mounts_of_a_server
-promises forwarded first second "$mounts_of_a_server"
+promises forwarded first second
 for spread in file target; do
     at "$spread" --remote "$entrances" --spread "$spread"
-    promises "$spread" "$spread" first "$mounts_of_a_server"
+    promises "$spread" "$spread" first
 done
 
 [ "$broken" -eq 0 ] || fail "$broken ways do not keep their promises"

@@ -220,6 +220,10 @@ pub trait Tree: Send + Sync + 'static {
         false
     }
 
+    /// To be called when a server ends whose clients have locks of [`TreeFile::set_lock`]: whoever keeps these is not to give them to
+    /// others at once.
+    fn leave_locks(&self) {}
+
     /// Most bytes of a record that is appended as one.
     fn append_bytes_max(&self) -> u32 {
         PAYLOAD_BYTES_MAX
@@ -324,6 +328,17 @@ pub trait TreeFile: Send + Sync {
     fn get_lock(&self, lock: &Lock) -> io::Result<Lock> {
         let _ = lock;
         Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
+    }
+
+    /// Whether nobody can say, without asking, that locks of the file that this process has taken are still its own: what has them was not
+    /// reached for a while. Reads and writes that do not go there are then to be [confirmed](TreeFile::confirm_locks) first.
+    fn doubts_locks(&self) -> bool {
+        false
+    }
+
+    /// Asks; waits. Fails with `ESTALE` if locks of the file are lost, and others may have had them since.
+    fn confirm_locks(&self) -> io::Result<()> {
+        Ok(())
     }
 
     /// Finds the next hole, or the next data, as `lseek(2)`.

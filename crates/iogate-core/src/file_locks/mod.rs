@@ -8,21 +8,42 @@
 //! are. A client that comes back later finds its lock lost.
 //!
 //! Nobody waits here: whoever wants a lock that another one has is told so, and asks again.
+//!
+//! A server whose files are at another one keeps no locks: it [passes](Passed) those of its clients on.
 
+mod passed;
 mod ranges;
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+pub use self::passed::{Outcome, Passed};
 pub use self::ranges::{ByteRange, Held, Kind, RangeLocks};
 use crate::Time;
 use crate::wire::{Identity, Lock, lock};
 
 /// Most locks that a session has: each costs some 50 bytes.
 const LOCKS_PER_SESSION_MAX: usize = 16_384;
+/// Of one that has them for others: a forwarder's.
+const LOCKS_PER_FORWARDER_MAX: usize = 16 * LOCKS_PER_SESSION_MAX;
 
 /// Whose a lock is: the session's number, and the client's number for whom it has taken it.
 pub type Owner = (u64, u64);
+
+/// Who asks for a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asker {
+    /// The session's number.
+    pub session: u64,
+    /// It has locks for others, and may have more.
+    pub is_forwarder: bool,
+}
+
+impl core::convert::From<u64> for Asker {
+    fn from(session: u64) -> Asker {
+        Asker { session, is_forwarder: false }
+    }
+}
 
 /// Why a lock is not given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,11 +196,12 @@ impl FileLocks {
     pub fn set(
         &mut self,
         now: Time,
-        session: u64,
+        who: impl Into<Asker>,
         file: Identity,
         lock: &Lock,
         again: Option<From>,
     ) -> Result<(), Denied> {
+        let Asker { session, is_forwarder } = who.into();
         let (space, kind, range) = asked(lock).ok_or(Denied::Malformed)?;
         let key = (file.inode, file.generation);
         let Some(kind) = kind else {
@@ -197,7 +219,8 @@ impl FileLocks {
             (true, Some(from)) if self.before.has(from) => {}
             _ => return Err(Denied::Lost),
         }
-        if self.counts.get(&session).is_some_and(|&count| count >= LOCKS_PER_SESSION_MAX) {
+        let most = if is_forwarder { LOCKS_PER_FORWARDER_MAX } else { LOCKS_PER_SESSION_MAX };
+        if self.counts.get(&session).is_some_and(|&count| count >= most) {
             return Err(Denied::TooMany);
         }
         let spaces = self.files.entry(key).or_default();
@@ -232,20 +255,25 @@ impl FileLocks {
     }
 
     fn counted(&mut self, session: u64, before: usize, after: usize) {
-        if before == after {
-            return;
-        }
-        let count = self.counts.entry(session).or_default();
-        *count = (*count + after).saturating_sub(before);
-        if *count == 0 {
-            self.counts.remove(&session);
-        }
+        count(&mut self.counts, session, before, after);
     }
 
     fn forget_if_free(&mut self, key: (u64, u64)) {
         if self.files.get(&key).is_some_and(|spaces| spaces.len() == 0) {
             self.files.remove(&key);
         }
+    }
+}
+
+/// A session has so many locks where it had so many before.
+fn count(counts: &mut BTreeMap<u64, usize>, session: u64, before: usize, after: usize) {
+    if before == after {
+        return;
+    }
+    let count = counts.entry(session).or_default();
+    *count = (*count + after).saturating_sub(before);
+    if *count == 0 {
+        counts.remove(&session);
     }
 }
 

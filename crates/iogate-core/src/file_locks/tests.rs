@@ -201,3 +201,12 @@ fn a_session_has_so_many_and_no_more() {
     locks.set(Time::ZERO, 1, file(0), &whole(lock::NONE, 1), None).unwrap();
     locks.set(Time::ZERO, 1, further, &wish, None).unwrap();
 }
+
+#[test]
+fn who_has_locks_for_others_has_more() {
+    let mut locks = FileLocks::default();
+    let forwarder = Asker { session: 1, is_forwarder: true };
+    for inode in 0..=LOCKS_PER_SESSION_MAX as u64 {
+        locks.set(Time::ZERO, forwarder, Identity { inode, ..FILE }, &whole(lock::SHARED, 1), None).unwrap();
+    }
+}

@@ -82,6 +82,16 @@ pub mod lock {
     pub const EXCLUSIVE: u8 = 2;
 }
 
+/// Among whom locks of an export's files hold, of a [`Welcome`](super::Welcome).
+pub mod locks {
+    /// Among the programs of one client, which keeps them.
+    pub const NONE: u8 = 0;
+    /// Among the clients of this server, which keeps them.
+    pub const KEPT: u8 = 1;
+    /// Among the clients of the server that has the names, to which this one passes them on.
+    pub const PASSED_ON: u8 = 2;
+}
+
 /// How a client proves who it is; the payload of a [`Hello`](super::Hello) is the proof.
 pub mod auth {
     /// Not at all.

@@ -35,7 +35,7 @@ record! {
         gid: u32,
         /// 1 if the client may act in other users' names.
         trusted: u8,
-        /// 1 if locks of files hold among the clients of the export.
+        /// Among whom locks of files hold: see [`locks`](super::locks).
         locks: u8,
         /// The forwarder's index among `nodes`.
         node: u32,

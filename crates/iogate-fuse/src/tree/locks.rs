@@ -48,8 +48,9 @@ impl Locks for FileSystem {
             return;
         }
         let Ok(open) = self.files.get(handle) else { return };
-        if self.lockers().remove(&(open.node.id, owner)) {
-            self.unlock(handle, lock::BYTES, owner);
+        if self.lockers().remove(&(open.node.id, owner)) && !self.unlock(handle, lock::BYTES, owner) {
+            // This handle may be of no use any more, and the next one that is closed be.
+            self.lockers().insert((open.node.id, owner));
         }
     }
 
@@ -59,12 +60,14 @@ impl Locks for FileSystem {
 }
 
 impl FileSystem {
-    /// Gives back all that an owner has of a file.
-    fn unlock(&self, handle: u64, space: u8, owner: u64) {
+    /// Gives back all that an owner has of a file. Returns whether that was done.
+    fn unlock(&self, handle: u64, space: u8, owner: u64) -> bool {
         let all = Lock { space, kind: lock::NONE, owner, first: 0, last: u64::MAX, process: 0 };
         let unlocked = self.files.get(handle).map(|open| open.file.set_lock(&all));
         if let Ok(Err(error)) = unlocked {
             tracing::warn!(%error, "a lock is not given back before the connection to the server ends");
+            return false;
         }
+        true
     }
 }

@@ -9,9 +9,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 
 use iogate_core::unsynced::Told;
 use iogate_core::wire::{
-    Allocate, AppendRecord, Attr, Change, GetAttr, GetLayout, GetLock, GetXattr, Identity, ListXattr, Lock,
-    Offset, Open, Opened as Answered, RemoveXattr, Request, Seek, SetAttr, SetXattr, Striping, Sync, Synced,
-    Written, open, set,
+    Allocate, AppendRecord, Attr, Change, GetAttr, GetLayout, GetXattr, Identity, ListXattr, Lock, Offset,
+    Open, Opened as Answered, RemoveXattr, Request, Seek, SetAttr, SetXattr, Striping, Sync, Synced, Written,
+    open, set,
 };
 use iogate_core::{FileId, Layout, Op};
 use iogate_engine::store::Segment;
@@ -20,6 +20,7 @@ use iogate_vfs::ends::Given;
 use iogate_vfs::{Caller, ObjectName, OpenHow, TreeFile, Waiting};
 
 use super::call::{Answer, Call, Done, payload, record};
+use super::locks::{Confirmed, Question};
 use super::remote::{FileNumber, Servers, name_bytes, path_bytes};
 use super::spread::{Route, Spread};
 use super::store::RemoteData;
@@ -56,6 +57,7 @@ pub(super) struct Opened {
     pub(super) unsynced: Arc<unsynced::File>,
     /// Losses that this handle has told of, or that were before it.
     told: Mutex<Told>,
+    pub(super) confirmed: Confirmed,
 }
 
 /// The file's handle on one server.
@@ -118,7 +120,7 @@ impl Opened {
         let spread = if servers.spread == Spread::Client { 0 } else { open::SPREAD };
         let request =
             Open { handle, flags: how.flags | spread, mode: how.mode, identity: how.identity, path: name };
-        let export = client.verifier();
+        let (export, question) = (client.verifier(), Question::of(client));
         let answered: Answered = record(client.call(&Request::Open(request), caller)?)?;
         let identity = answered.identity;
         let layout = match servers.spread {
@@ -133,6 +135,7 @@ impl Opened {
         }
         Ok(Opened {
             told: Mutex::new(unsynced.told()),
+            confirmed: Confirmed::by(question),
             unsynced,
             servers: Arc::clone(servers),
             caller,
@@ -261,7 +264,11 @@ impl Opened {
     }
 
     /// Asks the server on which the file was opened.
-    fn ask(&self, caller: Caller, request: impl FnOnce(u32) -> Request<'static>) -> io::Result<Answer> {
+    pub(super) fn ask(
+        &self,
+        caller: Caller,
+        request: impl FnOnce(u32) -> Request<'static>,
+    ) -> io::Result<Answer> {
         let handle = self.handle_on(self.first)?;
         self.servers.clients[self.first].call(&request(handle), caller)
     }
@@ -513,13 +520,19 @@ impl TreeFile for RemoteFile {
     }
 
     fn set_lock(&self, lock: &Lock) -> io::Result<()> {
-        let (client, handle) = self.opened.on_first()?;
-        client.set_lock(handle, lock, self.opened.caller)
+        self.opened.set_lock(lock)
     }
 
     fn get_lock(&self, lock: &Lock) -> io::Result<Lock> {
-        let lock = *lock;
-        record(self.opened.ask(self.opened.caller, |handle| Request::GetLock(GetLock { handle, lock }))?)
+        self.opened.get_lock(*lock)
+    }
+
+    fn doubts_locks(&self) -> bool {
+        self.opened.doubts_locks()
+    }
+
+    fn confirm_locks(&self) -> io::Result<()> {
+        self.opened.confirm_locks()
     }
 
     fn seek(&self, offset: u64, hole: bool) -> io::Result<u64> {

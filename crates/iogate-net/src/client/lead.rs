@@ -5,6 +5,7 @@
 //! Only the leader answers requests, and gives them up: so nobody touches the memory of a request that is being filled.
 
 use std::io;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -203,6 +204,7 @@ impl Shared {
         state.writer = Writer::Idle;
         state.link = None;
         let early = std::mem::take(&mut state.early);
+        self.said.losses.fetch_add(1, Ordering::AcqRel);
         if state.session.lost(self.now()) {
             tracing::warn!(server = %self.endpoint, %error, "the connection to a server is lost");
         }

@@ -10,6 +10,7 @@
 //! | `fork` | what a process's child does with its parent's sessions |
 //! | `send`, `receive` | what leaves and arrives, as little copied as possible |
 //! | `unsynced` | what was written and not made durable |
+//! | `locks` | who has a file's locks, and whether they are still had |
 //! | `ends` | what a forwarder asks of the end of a striped file |
 //! | `remote`, `file`, `store` | one or several servers as a [`Tree`](iogate_vfs::Tree) |
 //! | `spread` | which of several servers carries out what of a file |
@@ -36,6 +37,7 @@ mod ends;
 mod file;
 mod fork;
 mod lead;
+mod locks;
 mod receive;
 mod recover;
 mod remote;

@@ -14,7 +14,7 @@ use iogate_core::refusal::Refusal;
 use iogate_core::wire::{
     Attr, Change, Entry, GetAttr, GetXattr, Gone, Identity, Link, ListXattr, MakeNode, NO_HANDLE,
     PATH_BYTES_MAX, ReadDir, ReadLink, RemoveXattr, Rename, Request, SetAttr, SetXattr, Space, StatFs,
-    Symlink, Unlink, VALUE_BYTES_MAX, below, open, set,
+    Symlink, Unlink, VALUE_BYTES_MAX, below, locks, open, set,
 };
 use iogate_core::{AppId, ClientId, FileId, Layout};
 use iogate_engine::store::{Segment, Store};
@@ -312,8 +312,17 @@ impl Tree for Remote {
     }
 
     fn shares_locks(&self) -> bool {
-        // Of several, each would have its own.
-        matches!(&*self.servers.clients, [client] if client.welcome().locks != 0)
+        // Several that keep them would each have its own.
+        let is_one = self.servers.clients.len() == 1;
+        self.servers.clients.iter().all(|client| match client.welcome().locks {
+            locks::NONE => false,
+            locks::PASSED_ON => true,
+            _ => is_one,
+        })
+    }
+
+    fn leave_locks(&self) {
+        self.servers.clients.iter().for_each(Client::go_without_goodbye);
     }
 
     fn asks_for_ends(&self) -> bool {

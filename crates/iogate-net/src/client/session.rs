@@ -51,9 +51,12 @@ pub(super) struct Shared {
     pub(super) this: Weak<Shared>,
 }
 
-/// What the server has said when it was last connected to, for who need not wait for the lock.
+/// What the server has said when it was last connected to, and how that went, for who need not wait for the lock.
 pub(super) struct Said {
     verifier: AtomicU64,
+    /// How many connections were lost.
+    pub(super) losses: AtomicU64,
+    says_no_goodbye: AtomicBool,
     transfer_bytes_max: AtomicU32,
     append_bytes_max: AtomicU32,
 }
@@ -187,6 +190,21 @@ impl Client {
         self.shared.said.verifier.load(Ordering::Acquire)
     }
 
+    /// The session's time.
+    pub(super) fn now(&self) -> Time {
+        self.shared.now()
+    }
+
+    /// The session is to outlive this client, as if that had been killed.
+    pub(super) fn go_without_goodbye(&self) {
+        self.shared.said.says_no_goodbye.store(true, Ordering::Release);
+    }
+
+    /// How often a connection to the server was lost.
+    pub(super) fn losses(&self) -> u64 {
+        self.shared.said.losses.load(Ordering::Acquire)
+    }
+
     /// Most bytes of one read or write.
     pub(super) fn transfer_bytes_max(&self) -> u32 {
         self.shared.said.transfer_bytes_max.load(Ordering::Relaxed).max(1)
@@ -315,8 +333,10 @@ const LAST_ANSWERS: Duration = Duration::from_millis(100);
 impl Drop for Client {
     /// Says goodbye, and makes sure that it is heard, as far as that takes no time to speak of.
     fn drop(&mut self) {
-        let goodbye = Call::new(&Request::Goodbye(Goodbye {}), Caller::new(0, 0), Done::Nothing);
-        self.start(goodbye);
+        if !self.shared.said.says_no_goodbye.load(Ordering::Acquire) {
+            let goodbye = Call::new(&Request::Goodbye(Goodbye {}), Caller::new(0, 0), Done::Nothing);
+            self.start(goodbye);
+        }
         if self.background.is_none() || self.shared.lead_if_free() {
             self.shared.settle(LAST_ANSWERS);
         }
@@ -343,6 +363,8 @@ impl Said {
     fn in_welcome(welcome: &Welcome) -> Said {
         Said {
             verifier: welcome.verifier.into(),
+            losses: AtomicU64::new(0),
+            says_no_goodbye: AtomicBool::new(false),
             transfer_bytes_max: welcome.transfer_bytes_max.into(),
             append_bytes_max: welcome.append_bytes_max.into(),
         }

@@ -95,7 +95,7 @@ impl Opened {
             let client = &self.servers.clients[server];
             let bytes = left.min(end - offset - total).min(u64::from(client.transfer_bytes_max())) as u32;
             let piece = Segment { memory: memory.memory.wrapping_add(total as usize), bytes: bytes as usize };
-            let result = self.handle_on(server).and_then(|handle| {
+            let result = self.sure_handle_on(server).and_then(|handle| {
                 let request = request(op, flags, handle, (offset + total, bytes), origin);
                 client.wait_for(|done| {
                     let call = Call::transfer(&request, self.caller, Memory::One([piece]), done);
@@ -136,7 +136,7 @@ impl Opened {
         done: Done,
     ) {
         let opened = Arc::clone(self);
-        self.with_handle(server, move |handle| {
+        self.with_sure_handle(server, move |handle| {
             let known = handle.as_ref().map_or(NO_HANDLE, |handle| *handle);
             let request = request(op, flags, known, part, origin);
             let call = Call::transfer(&request, opened.caller, memory, done);
@@ -153,7 +153,7 @@ impl Opened {
         let max = self.servers.append_bytes_max() as usize;
         let bytes = &bytes[..bytes.len().min(max)];
         let server = self.route().append_server();
-        let handle = self.handle_on(server)?;
+        let handle = self.sure_handle_on(server)?;
         let memory = Memory::One([Segment { memory: bytes.as_ptr().cast_mut(), bytes: bytes.len() }]);
         let request = request(Op::Write, transfer::APPEND, handle, (0, bytes.len() as u32), origin);
         let call = |done| self.noting(Call::transfer(&request, caller, memory, done), server);

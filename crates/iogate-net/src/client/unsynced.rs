@@ -7,6 +7,8 @@ use iogate_core::unsynced::{self, SyncBegun, Told};
 use iogate_core::wire::Identity;
 use iogate_engine::{Clock, lock};
 
+use super::locks::Locked;
+
 /// The files that are open, and those that were written to lately.
 #[derive(Debug)]
 pub(super) struct Files {
@@ -19,6 +21,7 @@ pub(super) struct Files {
 pub(super) struct File {
     writes: Mutex<unsynced::File>,
     clock: Clock,
+    pub(super) locked: Locked,
 }
 
 impl Files {
@@ -33,7 +36,10 @@ impl Files {
     /// What is known of a file that is being opened, on so many servers.
     pub(super) fn open(&self, identity: Identity, servers: usize) -> Arc<File> {
         let (clock, now) = (self.clock, self.clock.now());
-        let new = || Arc::new(File { writes: Mutex::new(unsynced::File::new(servers)), clock });
+        let new = || {
+            let writes = Mutex::new(unsynced::File::new(servers));
+            Arc::new(File { writes, clock, locked: Locked::default() })
+        };
         Arc::clone(self.lock().open(identity, now, |file| file.lock().is_forgotten(now), new))
     }
 

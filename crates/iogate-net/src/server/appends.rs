@@ -483,4 +483,12 @@ impl Session {
             taken.keep(self, move || lane.go_on());
         }
     }
+
+    /// The same in a worker's time.
+    pub(super) fn append_soon(&self, write: Write) {
+        let lane = Arc::clone(&write.file.lane);
+        if lane.push(Append::new(write)) {
+            lane.go_on_soon(self);
+        }
+    }
 }

@@ -117,7 +117,7 @@ pub(super) struct Served {
     pub(super) gone: Mutex<Vec<Gone>>,
     /// Of the striped files that have their names here.
     pub(super) ends: Arc<Ends>,
-    /// Its clients' locks, from when it begins on, if the files are here.
+    /// Its clients' locks, from when it begins on, if they hold among several clients.
     pub(super) locks: OnceLock<Locks>,
     /// Of the objects that are here.
     pub(super) fences: Arc<Fences>,
@@ -149,8 +149,7 @@ impl Served {
 
     /// Begins to serve it: clients of an earlier server may come back for so long.
     pub(super) fn begin(self: &Arc<Self>, instance: u64, now: Time, grace: Duration) -> io::Result<()> {
-        if self.export.tree.keeps_locks() {
-            let locks = Locks::begin(&*self.export.tree, instance, now + grace.into())?;
+        if let Some(locks) = Locks::begin(&*self.export.tree, instance, now + grace.into())? {
             let _ = self.locks.set(locks);
         }
         let served = Arc::downgrade(self);

@@ -12,6 +12,7 @@ use iogate_vfs::{Caller, Groups};
 use super::buffer::Buffer;
 use super::connection::Connection;
 use super::export::Served;
+use super::locks::Locks;
 use super::outgoing::Payload;
 use super::rights::Rights;
 use super::session::Session;
@@ -66,7 +67,7 @@ fn welcome(connection: &Arc<Connection>, hello: &Hello<'_>, proof: &[u8]) -> Res
         uid: session.user.uid,
         gid: session.user.gid,
         trusted: session.acts_for_others().into(),
-        locks: session.export.locks.get().is_some().into(),
+        locks: Locks::among(session.export.locks.get()),
         node: server.node,
         nodes: server.nodes,
         striping: wire::Striping {
@@ -183,6 +184,10 @@ impl Shared {
     ) -> Result<Entered, Refusal> {
         let mut sessions = lock(&self.sessions);
         for before in predecessors(&sessions, hello, &export, user)? {
+            if before.has_locks() {
+                before.end_but_for_locks_soon();
+                continue;
+            }
             sessions.remove(&before.token);
             before.end_soon();
         }

@@ -18,7 +18,7 @@
 //! | `session.rs` | handles, requests and their replies: what the core decides of them is done |
 //! | `transfers.rs`, `appends.rs` | reads and writes |
 //! | `ends.rs` | who may use the end of a striped file |
-//! | `locks.rs` | locks of files |
+//! | `locks.rs`, `passed_locks.rs` | locks of files: those that are kept here, and those that are passed on |
 //! | `operations.rs` | everything else |
 //! | `answers.rs` | what is remembered of requests over restarts |
 //! | `kept_ranges.rs` | and of the ranges of appends |
@@ -42,6 +42,7 @@ mod locks;
 mod operations;
 mod outgoing;
 mod owned_request;
+mod passed_locks;
 mod rights;
 mod session;
 mod status;

@@ -155,13 +155,21 @@ impl Session {
     /// Ends the session, and has a worker close its files.
     pub(super) fn end_soon(self: &Arc<Self>) {
         let files = self.end();
-        let has_locks = self.export.locks.get().is_some_and(|locks| locks.has(self.number()));
-        if has_locks || !files.is_empty() {
+        if self.has_locks() || !files.is_empty() {
             let session = Arc::clone(self);
             self.run(move || {
                 session.end_locks();
                 drop(files);
             });
+        }
+    }
+
+    /// Ends the session of a forwarder whose next process is here, but for its locks: they stay its own for as long as it could have come
+    /// back. Its clients are still there, and what they do by name they may do as who has the locks.
+    pub(super) fn end_but_for_locks_soon(&self) {
+        let files = self.end();
+        if !files.is_empty() {
+            self.run(move || drop(files));
         }
     }
 
@@ -172,9 +180,14 @@ impl Session {
         drop(files);
     }
 
+    /// Whether it has locks.
+    pub(super) fn has_locks(&self) -> bool {
+        self.export.locks.get().is_some_and(|locks| locks.has(self.number()))
+    }
+
     /// Frees what the session has locked, when it has ended.
     fn end_locks(&self) {
-        if let Some(locks) = self.export.locks.get().filter(|locks| locks.has(self.number())) {
+        if let Some(locks) = self.export.locks.get().filter(|_| self.has_locks()) {
             locks.end_session(&*self.export.tree, self.number());
         }
     }

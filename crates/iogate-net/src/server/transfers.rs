@@ -66,6 +66,7 @@ impl Session {
             origin: self.origin(read, self.writer(header), &file),
             extends: false,
         };
+        let confirmed = file.file.doubts_locks().then(|| Arc::clone(&file));
         let done = move |result: io::Result<usize>| {
             // The handle stays open until here.
             drop(file);
@@ -74,7 +75,14 @@ impl Session {
                 Err(error) => answer.failed(&error),
             }
         };
-        batch.push((transfer, Box::new(done)));
+        let (done, session): (Completion, _) = (Box::new(done), Arc::clone(self));
+        match confirmed {
+            None => batch.push((transfer, done)),
+            Some(file) => self.run(move || match file.file.confirm_locks() {
+                Ok(()) => session.submit((transfer, done)),
+                Err(error) => done(Err(error)),
+            }),
+        }
         Ok(Step::Taken)
     }
 
@@ -121,13 +129,36 @@ impl Session {
             },
         };
         let write = Write { answer, file, payload, wire: *write, caller, underway };
-        if write.wire.flags & transfer::APPEND != 0 {
+        if write.file.file.doubts_locks() {
+            let (session, since) = (Arc::clone(self), Instant::now());
+            self.run(move || session.write_confirmed(write, since));
+        } else if write.wire.flags & transfer::APPEND != 0 {
             self.append(write, taken);
         } else {
             let offset = write.wire.offset;
             taken.batch.push(write.prepare(offset));
         }
         Ok(())
+    }
+
+    /// A write of a file of which nobody knows whether its locks are still its users': once that is known. It came at `since`.
+    fn write_confirmed(&self, write: Write, since: Instant) {
+        if let Err(error) = write.file.file.confirm_locks() {
+            return write.complete(Err(error));
+        }
+        let Some(write) = write.if_wanted(since) else { return };
+        if write.wire.flags & transfer::APPEND != 0 {
+            self.append_soon(write);
+        } else {
+            let offset = write.wire.offset;
+            self.submit(write.prepare(offset));
+        }
+    }
+
+    /// Has the gate take one transfer.
+    fn submit(&self, transfer: (Transfer, Completion)) {
+        // SAFETY: the memory of the transfer is a buffer that lives in its completion.
+        unsafe { self.export.engine.submit_all([transfer]) }
     }
 
     /// Answers a request that is too large: its client may go by what another server said. None of its data counts.

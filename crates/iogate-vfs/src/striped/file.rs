@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use iogate_core::wire::{Attr, Change, Gone, Identity, Written, set};
+use iogate_core::wire::{Attr, Change, Gone, Identity, Lock, Written, lock, set};
 use iogate_core::{FileId, Layout, TargetId};
 use iogate_engine::store::{Parts, StripedStore};
 use iogate_engine::{Engine, FileHandle, Origin};
@@ -36,6 +36,13 @@ impl StripedFile {
     /// Attributes as clients see them.
     fn seen(&self, attr: Attr) -> Attr {
         Attr { object: [0; 16], size: 0, blocks: 0, ..attr }
+    }
+}
+
+impl StripedFile {
+    /// Fails if locks of the file are lost: the objects know nothing of them.
+    fn check_locks(&self) -> io::Result<()> {
+        if self.names.doubts_locks() { self.names.confirm_locks() } else { Ok(()) }
     }
 }
 
@@ -138,6 +145,7 @@ impl TreeFile for StripedFile {
         let Some(end) = offset.checked_add(bytes).filter(|&end| i64::try_from(end).is_ok()) else {
             return fails(libc::EFBIG);
         };
+        self.check_locks()?;
         self.objects.check_led_to()?;
         let frees = mode & libc::FALLOC_FL_PUNCH_HOLE as u32 != 0;
         let stripes = &self.objects.stripes;
@@ -158,6 +166,26 @@ impl TreeFile for StripedFile {
             Err(error) if error.raw_os_error() == Some(libc::ENOSPC) && stripes.make_room() => allocate(),
             allocated => allocated,
         }
+    }
+
+    fn set_lock(&self, wish: &Lock) -> io::Result<()> {
+        if wish.kind != lock::NONE {
+            // Whoever had it may have written where this process has not.
+            self.objects.newness.end();
+        }
+        self.names.set_lock(wish)
+    }
+
+    fn get_lock(&self, wish: &Lock) -> io::Result<Lock> {
+        self.names.get_lock(wish)
+    }
+
+    fn doubts_locks(&self) -> bool {
+        self.names.doubts_locks()
+    }
+
+    fn confirm_locks(&self) -> io::Result<()> {
+        self.names.confirm_locks()
     }
 
     fn appends_elsewhere(&self) -> bool {
@@ -269,6 +297,14 @@ impl TreeFile for StripedDirectory {
 
     fn allocate(&self, mode: u32, offset: u64, bytes: u64) -> io::Result<()> {
         self.names.allocate(mode, offset, bytes)
+    }
+
+    fn set_lock(&self, wish: &Lock) -> io::Result<()> {
+        self.names.set_lock(wish)
+    }
+
+    fn get_lock(&self, wish: &Lock) -> io::Result<Lock> {
+        self.names.get_lock(wish)
     }
 
     fn seek(&self, offset: u64, hole: bool) -> io::Result<u64> {

@@ -17,6 +17,7 @@
 
 mod append;
 mod file;
+mod newness;
 mod objects;
 mod removing;
 mod sweep;
@@ -28,6 +29,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use iogate_core::ends::Rules;
+use iogate_core::file_locks::Note;
 use iogate_core::refusal::Refusal;
 use iogate_core::wire::{Attr, Change, Entry, Gone, Identity, Space, open, set};
 use iogate_core::{Layout, reserved};
@@ -272,6 +274,27 @@ impl Tree for StripedTree {
         self.stripes.verifier(|target| self.stripes.targets[target].verifier())
     }
 
+    /// Locks are of names-files.
+    fn keeps_locks(&self) -> bool {
+        self.names.keeps_locks()
+    }
+
+    fn note_locks(&self, note: Option<&Note>) -> io::Result<()> {
+        self.names.note_locks(note)
+    }
+
+    fn noted_locks(&self) -> io::Result<Option<Note>> {
+        self.names.noted_locks()
+    }
+
+    fn shares_locks(&self) -> bool {
+        self.names.shares_locks()
+    }
+
+    fn leave_locks(&self) {
+        self.names.leave_locks();
+    }
+
     fn begin_grace(&self, time: Duration) -> io::Result<()> {
         self.names.begin_grace(time)?;
         self.stripes.targets.iter().try_for_each(|target| target.begin_grace(time))
@@ -323,7 +346,7 @@ impl Tree for StripedTree {
         let (end, begun) = End::of(&*names, flags, &self.ends, self.names.asks_for_ends())?;
         objects.keep(&names, since, verifier);
         if is_new && how.flags & open::SPREAD == 0 {
-            objects.begin_new();
+            objects.newness.begin(self.stripes.clock.now());
         }
         let parts = Arc::clone(&objects);
         let data = StripedStore::file(parts, how.flags & open::READ != 0, writes);

@@ -18,6 +18,7 @@ use iogate_engine::FileHandle;
 use iogate_engine::store::Parts;
 
 use super::append::AppendLane;
+use super::newness::Newness;
 use super::removing::Removing;
 use super::unsynced::Unsynced;
 use crate::object_id::{OBJECTS, ObjectId};
@@ -130,7 +131,7 @@ impl Stripes {
             appends: AppendLane::default(),
             keepers: Mutex::default(),
             led_to_in: AtomicU64::new(0),
-            new_since: OnceLock::new(),
+            newness: Newness::default(),
             lost: AtomicU64::new(0),
         });
         table.insert(id, Arc::downgrade(&objects));
@@ -218,14 +219,10 @@ pub(super) struct Objects {
     keepers: Mutex<Vec<Keeper>>,
     /// The verifier of the names when an open names-file was last known to lead here.
     led_to_in: AtomicU64,
-    /// When this process gave the file the name of its objects, if it did.
-    new_since: OnceLock<Time>,
+    pub(super) newness: Newness,
     /// How often an object was not found again that this process had written, closed, and not synced.
     lost: AtomicU64,
 }
-
-/// How long a new file's objects count as this process's only, for its attributes: as long as attributes may be old anyway.
-const NEW_FOR: Span = Span::from_secs(1);
 
 /// An open names-file: as long as it is open, the server of the names does not say that the objects are gone.
 struct Keeper {
@@ -374,7 +371,7 @@ impl Objects {
         let how = |flags| OpenHow { flags, mode: 0o600, ..OpenHow::default() };
         let flags = open::READ | open::WRITE | open::NO_FOLLOW;
         // Of a new file there is none yet, most likely; if there is, it is opened all the same.
-        let is_new = create && self.new_since.get().is_some();
+        let is_new = create && self.newness.is_likely();
         let mut found = if is_new { None } else { absent(tree.open(ROOT, &path, how(flags)))? };
         if found.is_none() {
             self.confirm()?;
@@ -456,15 +453,9 @@ impl Objects {
         Ok(self.attr(|| Ok(Attr { links: 1, ..Attr::default() }))?.size)
     }
 
-    /// The file has just got the name of its objects: there are none but those that this process makes, as far as other nodes see its
-    /// attributes by now.
-    pub(super) fn begin_new(&self) {
-        let _ = self.new_since.set(self.stripes.clock.now());
-    }
-
     /// The targets on which there may be objects.
     fn used(&self) -> Vec<usize> {
-        let is_new = self.new_since.get().is_some_and(|&since| self.stripes.clock.since(since) < NEW_FOR);
+        let is_new = self.newness.counts(&self.stripes.clock);
         (0..self.slots.len()).filter(|&target| !is_new || self.slots[target].file.get().is_some()).collect()
     }
 

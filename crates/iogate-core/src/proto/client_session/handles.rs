@@ -194,12 +194,24 @@ impl<U> Handles<U> {
         }
     }
 
-    /// One of the locks of a file was not given again: it may have been another's. Returns the handles of the file that are to be closed.
-    pub(super) fn locks_lost(&mut self, number: u32) -> Vec<u32> {
-        let Some(identity) = self.by_number.get(&number).and_then(|handle| handle.identity) else {
+    /// One of the locks of a file was not given again: it may have been another's. Calls `again` with what gives back the others, which
+    /// are `from` that process and session. Returns the handles of the file that are to be closed.
+    pub(super) fn locks_lost(
+        &mut self,
+        number: u32,
+        from: From,
+        mut again: impl FnMut(Request<'_>, &U),
+    ) -> Vec<u32> {
+        let handle = self.by_number.get(&number);
+        let Some((handle, identity)) = handle.and_then(|handle| Some((handle, handle.identity?))) else {
             return Vec::new();
         };
-        self.locks.forget(identity);
+        for lock in self.locks.lose(identity) {
+            again(
+                Request::SetLock(SetLock { handle: number, again: from.0, session: from.1, lock }),
+                &handle.caller,
+            );
+        }
         let mut open = Vec::new();
         for (&number, handle) in
             self.by_number.iter_mut().filter(|(_, handle)| handle.identity == Some(identity))
@@ -231,6 +243,7 @@ impl<U> Handles<U> {
     /// Calls `again` with what opens each file that is open in a new session, in the order of their handles; but for those that are
     /// being renamed.
     pub(super) fn reopen_all(&mut self, mut again: impl FnMut(Request<'_>, &U)) {
+        self.locks.begin_session();
         for (&number, handle) in &mut self.by_number {
             if handle.identity.is_some() && handle.is_in(&self.renames) {
                 handle.standing = Standing::Held;

@@ -1,9 +1,9 @@
 //! The locks that a client has, so that it can ask for them again when the server was started anew.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use crate::file_locks::{Held, Kind, RangeLocks, asked};
+use crate::file_locks::{ByteRange, Held, Kind, RangeLocks, asked};
 use crate::wire::{Identity, Lock, lock};
 
 /// The [`Demand::lock`](super::Demand::lock) of what asks for a lock again.
@@ -13,6 +13,8 @@ pub(super) const AGAIN: u32 = u32::MAX;
 #[derive(Debug, Default)]
 pub(super) struct Locks {
     files: BTreeMap<(u64, u64), Spaces>,
+    /// Of which they have been asked for again in this session, or need not be.
+    asked_again: BTreeSet<(u64, u64)>,
     /// Asked for or given back, and not answered yet.
     begun: BTreeMap<u32, Begun>,
     last: u32,
@@ -101,10 +103,18 @@ impl Locks {
         }
     }
 
-    /// A file's locks are lost.
-    pub(super) fn forget(&mut self, file: Identity) {
-        self.files.remove(&(file.inode, file.generation));
+    /// A file's locks are lost. Returns what gives back those that were given again all the same.
+    pub(super) fn lose(&mut self, file: Identity) -> Vec<Lock> {
+        let spaces = self.files.remove(&(file.inode, file.generation));
         self.forget_alone(file);
+        let mut all = Vec::new();
+        for (space, locks) in spaces.iter().flat_map(|spaces| (lock::BYTES..).zip(&spaces.0)) {
+            let owners: BTreeSet<u64> = locks.iter().map(|held| held.owner).collect();
+            let (first, last) = (ByteRange::ALL.first(), ByteRange::ALL.last());
+            let none = |owner| Lock { space, kind: lock::NONE, owner, first, last, process: 0 };
+            all.extend(owners.into_iter().map(none));
+        }
+        all
     }
 
     fn forget_alone(&mut self, file: Identity) {
@@ -112,11 +122,19 @@ impl Locks {
         of_file.for_each(|begun| begun.alone.clear());
     }
 
-    /// All that a file has, to be asked for again. What was had alone and is to be shared is shared from then on, whatever is answered: it
-    /// is asked for as such.
+    /// A new session begins.
+    pub(super) fn begin_session(&mut self) {
+        self.asked_again.clear();
+    }
+
+    /// All that a file has, to be asked for again, once in a session. What was had alone and is to be shared is shared from then on,
+    /// whatever is answered: it is asked for as such.
     pub(super) fn again(&mut self, file: Identity) -> Vec<Lock> {
         self.forget_alone(file);
         let mut all = Vec::new();
+        if !self.asked_again.insert((file.inode, file.generation)) {
+            return all;
+        }
         let spaces = self.files.get(&(file.inode, file.generation));
         for (space, locks) in spaces.into_iter().flat_map(|spaces| (lock::BYTES..).zip(&spaces.0)) {
             all.extend(locks.iter().map(|held| Lock {

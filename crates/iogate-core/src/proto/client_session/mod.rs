@@ -223,7 +223,8 @@ impl<C, U> ClientSession<C, U> {
             }
             self.handles.close_replaced(handle, restoring(&mut self.requests, self.own));
             if taken.demand.lock == locks::AGAIN && errno.is_some() {
-                for lost in self.handles.locks_lost(handle) {
+                let give_back = restoring(&mut self.requests, self.own);
+                for lost in self.handles.locks_lost(handle, self.locks_from, give_back) {
                     self.handles.close_replaced(lost, restoring(&mut self.requests, self.own));
                 }
             }

@@ -128,10 +128,42 @@ fn a_file_whose_lock_is_lost_is_of_no_use_any_more() {
         _ => Err(ESTALE),
     });
     let said: Vec<&str> = said.iter().map(|(item, _)| &item[..]).collect();
-    assert_eq!(said, ["opens 1", "1 1 0 2 5 0-99", "closes 1"]);
+    let all = format!("1 1 0 0 5 0-{}", u64::MAX);
+    assert_eq!(said, ["opens 1", "1 1 0 2 5 0-99", &all, "closes 1"]);
     ask(&mut session, handle, lock::NONE, 5, 0, 99);
     let said = exchange(&mut session, |_| Err(EBADF));
     assert_eq!(said, [("lock 0 5 0-99".into(), Some(ESTALE))]);
+}
+
+/// The first ones are given again just before the server's grace ends, the last one after it: nobody would ever give the first ones back.
+#[test]
+fn who_has_lost_one_lock_of_a_file_gives_back_the_others() {
+    let (mut session, handle) = locked();
+    ask(&mut session, handle, lock::SHARED, 6, 200, 300);
+    exchange(&mut session, |_| Ok(vec![]));
+    restart(&mut session, 2);
+    let said = exchange(&mut session, |item| match item {
+        "opens 1" => Ok(opened(3)),
+        "1 1 0 1 6 200-300" => Err(ESTALE),
+        _ => Ok(vec![]),
+    });
+    let said: Vec<&str> = said.iter().map(|(item, _)| &item[..]).collect();
+    let all = |owner| format!("1 1 0 0 {owner} 0-{}", u64::MAX);
+    assert_eq!(said, ["opens 1", "1 1 0 2 5 0-99", "1 1 0 1 6 200-300", &all(5), &all(6), "closes 1"]);
+}
+
+#[test]
+fn a_file_that_is_open_twice_has_its_locks_asked_for_again_once() {
+    let (mut session, _) = locked();
+    assert_eq!(open_file(&mut session, 3), 2);
+    for number in 2..4 {
+        restart(&mut session, number);
+        let said =
+            exchange(&mut session, |item| Ok(if item.starts_with("opens") { opened(3) } else { vec![] }));
+        let said: Vec<&str> = said.iter().map(|(item, _)| &item[..]).collect();
+        let again = format!("{} 1 0 2 5 0-99", number - 1);
+        assert_eq!(said, ["opens 1", "opens 2", &again]);
+    }
 }
 
 #[test]
@@ -174,4 +206,5 @@ fn a_copy_of_the_process_has_no_locks() {
     assert_eq!(said, [("opens 1".into(), None)]);
 }
 
+mod through;
 mod world;

@@ -15,19 +15,19 @@ use crate::wire::{Identity, Lock, Open, Request, SetLock, Welcome, lock, open};
 use crate::{Span, Time};
 
 const CLIENTS: usize = 3;
-const BYTES: u64 = 3;
-const FILE: Identity = Identity { inode: 3, generation: 0 };
+pub(super) const BYTES: u64 = 3;
+pub(super) const FILE: Identity = Identity { inode: 3, generation: 0 };
 /// How long a server keeps sessions, and locks after a restart.
-const GRACE: Span = Span::from_millis(50);
+pub(super) const GRACE: Span = Span::from_millis(50);
 
 #[derive(Clone, Debug)]
-enum Ask {
+pub(super) enum Ask {
     Open(u32),
     Close(u32),
     Lock(SetLock),
 }
 
-fn own(request: Request<'_>, (): &()) -> Ask {
+pub(super) fn own(request: Request<'_>, (): &()) -> Ask {
     match request {
         Request::Open(open) => Ask::Open(open.handle),
         Request::Close(close) => Ask::Close(close.handle),
@@ -50,19 +50,19 @@ struct Client {
 }
 
 #[derive(Default)]
-struct Server {
-    locks: FileLocks,
-    instance: u64,
+pub(super) struct Server {
+    pub(super) locks: FileLocks,
+    pub(super) instance: u64,
     grace_ends: Time,
     /// Of a client: its session, which handles are open in it, and since when nobody is connected to it.
-    sessions: BTreeMap<usize, (u8, Vec<u32>, Option<Time>)>,
+    pub(super) sessions: BTreeMap<usize, (u8, Vec<u32>, Option<Time>)>,
     /// All that was ever given, and to whom.
-    given: Vec<(usize, Lock)>,
+    pub(super) given: Vec<(usize, Lock)>,
     last: u8,
 }
 
 impl Server {
-    fn carry_out(&mut self, client: usize, ask: &Ask, now: Time) -> Result<Vec<u8>, i32> {
+    pub(super) fn carry_out(&mut self, client: usize, ask: &Ask, now: Time) -> Result<Vec<u8>, i32> {
         let (number, handles, _) = self.sessions.get_mut(&client).unwrap();
         match ask {
             Ask::Open(handle) => {
@@ -96,7 +96,7 @@ impl Server {
     }
 
     /// The number of the session that goes on, or of a new one.
-    fn greet(&mut self, client: usize, shown: [u8; 16]) -> (u8, bool) {
+    pub(super) fn greet(&mut self, client: usize, shown: [u8; 16]) -> (u8, bool) {
         match self.sessions.get_mut(&client) {
             Some((number, _, since)) if [*number; 16] == shown => {
                 *since = None;
@@ -111,11 +111,27 @@ impl Server {
         }
     }
 
-    fn end(&mut self, client: usize) {
+    pub(super) fn end(&mut self, client: usize) {
         if let Some((number, ..)) = self.sessions.remove(&client) {
             self.locks.ends(number.into());
             self.locks.end_session(number.into());
         }
+    }
+}
+
+impl Server {
+    pub(super) fn new() -> Server {
+        Server { locks: FileLocks::begin(1, None, Time::ZERO), instance: 1, ..Server::default() }
+    }
+
+    /// Another process.
+    pub(super) fn restart(&mut self, now: Time) {
+        let before = mem::take(self);
+        let grace_ends = now + GRACE;
+        let instance = before.instance + 1;
+        let locks = FileLocks::begin(instance, before.locks.note().cloned(), grace_ends);
+        let Server { last, given, .. } = before;
+        *self = Server { locks, instance, grace_ends, last, given, sessions: BTreeMap::new() };
     }
 }
 
@@ -127,8 +143,7 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let locks = FileLocks::begin(1, None, Time::ZERO);
-        let mut server = Server { locks, instance: 1, ..Server::default() };
+        let mut server = Server::new();
         let clients = (0..CLIENTS)
             .map(|client| {
                 let (number, _) = server.greet(client, [0; 16]);
@@ -247,12 +262,7 @@ impl World {
 
     fn restart(&mut self) {
         (0..CLIENTS).for_each(|client| self.cut(client));
-        let before = mem::take(&mut self.server);
-        let grace_ends = self.now + GRACE;
-        let instance = before.instance + 1;
-        let locks = FileLocks::begin(instance, before.locks.note().cloned(), grace_ends);
-        let Server { last, given, .. } = before;
-        self.server = Server { locks, instance, grace_ends, last, given, sessions: BTreeMap::new() };
+        self.server.restart(self.now);
     }
 
     fn wait(&mut self, ms: u64) {
