@@ -179,9 +179,15 @@ fn attach_by_program(
     drop(theirs);
     let output = run.map_err(|error| MountError::NoPermission { found: format!("fusermount3: {error}") })?;
     if !output.status.success() {
-        return Err(MountError::NoPermission { found: in_a_line(&output.stderr) });
+        return Err(refused(in_a_line(&output.stderr)));
     }
     receive_device(&ours).map_err(failed)
+}
+
+/// What fusermount3 has refused a mount for: the device is there and the program, too, but the program opens it in the user's name.
+fn refused(found: String) -> MountError {
+    let of_device = ["/dev/fuse", "Permission denied"].iter().all(|part| found.contains(part));
+    if of_device { MountError::DeviceRefused { found } } else { MountError::NoPermission { found } }
 }
 
 /// What a program said, for a message that is one line.
