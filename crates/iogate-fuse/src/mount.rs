@@ -283,3 +283,16 @@ fn unmount_by_program(mountpoint: &Path, detach: bool) -> Result<(), MountError>
         false => Err(MountError::UnmountRefused { path, found }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_this_user_may_not_open_is_no_missing_program() {
+        let said = |found: &str| refused(found.into()).to_string();
+        let of_device = said("fusermount3: failed to open /dev/fuse: Permission denied");
+        assert!(of_device.contains("chmod 666 /dev/fuse") && !of_device.contains("install"), "{of_device}");
+        assert!(said("fusermount3: user has no write access to mountpoint /m").contains("install fuse3"));
+    }
+}
