@@ -64,7 +64,7 @@ fn status_of(coordinators: &[Endpoint]) -> Result<Status, Failure> {
     Ok(ask::understood("the coordinator", &json)?)
 }
 
-/// What to say where several of a list lead: none of them knows whom the others have granted a turn. Who does not lead sends its clients away.
+/// What to say where several of a list lead: none of them knows whom the others have granted a turn. Who does not lead sends clients away.
 fn more_than_one(coordinators: &[Endpoint]) -> Option<String> {
     if coordinators.len() < 2 {
         return None;
