@@ -80,6 +80,10 @@ fn up(args: &ClusterUpArgs) -> Result<(), Failure> {
         // Before anything is written, so that this folder does not look like the running cluster's.
         network::check_unused(&config.name)?;
     }
+    // Nodes' configurations name them.
+    for (name, text) in &policies {
+        write(&folder.join(name), text)?;
+    }
     if !running {
         // As before: what cannot be made leaves no cluster that others would find, and nothing to purge.
         make_data_directories(&nodes).inspect_err(|_| folder::remove_if_unused(&folder))?;
@@ -89,9 +93,6 @@ fn up(args: &ClusterUpArgs) -> Result<(), Failure> {
         let _ = std::fs::remove_file(folder.join(certificates::AUTHORITY));
     }
     write(&copy, text)?;
-    for (name, text) in &policies {
-        write(&folder.join(name), text)?;
-    }
     if !running {
         prepare(&config, &folder, proof, &nodes)?;
         if let Some(network) = &config.network {
