@@ -19,6 +19,10 @@ extern "C" {
  * `wish` are those of rank 0. */
 int iogate_mpi_acquire(MPI_Comm comm, const char *path, const iogate_wish *wish, iogate_turn **turn);
 
+/* 1 on all ranks while the communicator's turn counts; 0 on all once it is lost. For all ranks to ask together, as iogate_is_valid() is 0 of the
+ * null pointer that all but rank 0 have. */
+int iogate_mpi_is_valid(MPI_Comm comm, const iogate_turn *turn);
+
 /* Ends a turn when all ranks have come here. Rank 0 gets what iogate_release() says, the others 0, without waiting for that. */
 int iogate_mpi_release(MPI_Comm comm, iogate_turn *turn);
 

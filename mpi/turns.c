@@ -136,6 +136,12 @@ int iogate_mpi_acquire(MPI_Comm comm, const char *path, const iogate_wish *wish,
     return 0;
 }
 
+int iogate_mpi_is_valid(MPI_Comm comm, const iogate_turn *turn)
+{
+    const struct turns_api *turns = turns_api();
+    return share(comm, turns != NULL && rank_in(comm) == 0 && turns->is_valid(turn));
+}
+
 int iogate_mpi_release(MPI_Comm comm, iogate_turn *turn)
 {
     const struct turns_api *turns = turns_api();

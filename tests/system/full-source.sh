@@ -25,4 +25,15 @@ for i in $(seq "$written"); do
 done
 rm -f "$MNT"/record-1 "$MNT"/record-2 "$MNT"/more "$MNT"/reserved
 dd if=/dev/zero of="$MNT/after" bs=64k count=4 conv=fsync status=none || fail "freed space cannot be used"
+
+# What is removed makes room for what is written next, though the kernel says that a file is closed and forgotten only after it has answered `rm`.
+rm -f "$MNT"/*
+refusals=0
+for _ in $(seq 30); do
+    dd if=/dev/zero of="$MNT/fills" bs=1M count=20 status=none 2>"$SIDE/error" && fail "20 MiB on 12 MiB"
+    rm "$MNT/fills"
+    echo hi >"$MNT/next" || refusals=$((refusals + 1))
+    rm -f "$MNT/next"
+done
+[ "$refusals" -eq 0 ] || fail "$refusals of 30 writes after a removal found no room"
 unmount_gate

@@ -131,6 +131,8 @@ static void write_posix(const char *kind, const char *name, int rows, const unsi
         MPI_prober();
     else if (iogate_mpi_acquire(comm, name, NULL, &turn) != 0)
         give_up("iogate_mpi_acquire", strerror(errno));
+    if (strcmp(kind, "asked") == 0 && !iogate_mpi_is_valid(comm, turn))
+        give_up("iogate_mpi_is_valid", "the turn does not count on this rank");
     fd = open(name, O_WRONLY | O_CREAT, 0666);
     for (int row = 0; row < rows; row++)
         if (pwrite(fd, memory + (size_t)row * PIECE, PIECE, ((off_t)row * ranks + rank) * PIECE) != PIECE)

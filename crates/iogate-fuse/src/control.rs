@@ -66,7 +66,7 @@ pub enum ControlError {
     #[error("{reason}")]
     Refused { reason: String },
     #[error(
-        "the mount at {path} may be changed by root and by the user who mounted it only: run as one of them"
+        "the mount at {path} does this for root and for the user who mounted it only: run as one of them"
     )]
     NotAllowed { path: PathBuf },
     #[error("{0}")]

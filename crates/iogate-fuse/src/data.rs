@@ -16,6 +16,7 @@ use crate::abi::{
 };
 use crate::append::AppendGuard;
 use crate::file_system::{Agreed, Opened, errno_of};
+use crate::full;
 use crate::notify::Notifier;
 use crate::session::Session;
 
@@ -96,21 +97,62 @@ impl Data {
 
     fn into_submission(
         self,
+        session: &Arc<Session>,
         memory: *mut u8,
         done: impl FnOnce(Option<Unsynced>, Result<usize, Errno>) + Send + 'static,
     ) -> Submission {
-        let Data { file, op, offset, bytes, origin, append, sync, .. } = self;
-        let transfer =
-            Transfer { file: file.data().clone(), op, offset, memory, bytes, origin, extends: false };
-        let completion: Completion = Box::new(move |result: io::Result<usize>| {
-            drop(append);
-            let unsynced = sync.map(|durability| Unsynced { file: file.clone(), durability });
-            // The handle stays open until here, so that its release cannot overtake the transfer.
-            drop(file);
-            done(unsynced, result.map_err(|error| errno_of(&error)));
+        if session.removals.concern(self.op) {
+            return self.into_patient(session, memory, 0, done);
+        }
+        let transfer = self.transfer(memory);
+        (transfer, Box::new(move |result| self.completed(result, done)))
+    }
+
+    /// What is submitted again where there is no room, `attempt` times already.
+    fn into_patient(
+        self,
+        session: &Arc<Session>,
+        memory: *mut u8,
+        attempt: usize,
+        done: impl FnOnce(Option<Unsynced>, Result<usize, Errno>) + Send + 'static,
+    ) -> Submission {
+        let transfer = self.transfer(memory);
+        let segment = Segment { memory, bytes: self.bytes as usize };
+        let session = session.clone();
+        let completion: Completion = Box::new(move |result| {
+            let segment = segment;
+            let Some(&pause) = full::PAUSES.get(attempt).filter(|_| has_no_room(&result)) else {
+                return self.completed(result, done);
+            };
+            session.clone().data_workers.run(move || {
+                let segment = segment;
+                std::thread::sleep(pause);
+                let again = self.into_patient(&session, segment.memory, attempt + 1, done);
+                // SAFETY: who has submitted it promises the memory until `done` is called.
+                unsafe { session.engine.submit_all([again]) };
+            });
         });
         (transfer, completion)
     }
+
+    fn transfer(&self, memory: *mut u8) -> Transfer {
+        let Data { op, offset, bytes, origin, .. } = *self;
+        Transfer { file: self.file.data().clone(), op, offset, memory, bytes, origin, extends: false }
+    }
+
+    fn completed(self, result: io::Result<usize>, done: impl FnOnce(Option<Unsynced>, Result<usize, Errno>)) {
+        let Data { file, append, sync, .. } = self;
+        drop(append);
+        let unsynced = sync.map(|durability| Unsynced { file: file.clone(), durability });
+        // The handle stays open until here, so that its release cannot overtake the transfer.
+        drop(file);
+        done(unsynced, result.map_err(|error| errno_of(&error)));
+    }
+}
+
+fn has_no_room(result: &io::Result<usize>) -> bool {
+    let error = result.as_ref().err().and_then(io::Error::raw_os_error);
+    error.is_some_and(|errno| [libc::ENOSPC, libc::EDQUOT].contains(&errno))
 }
 
 /// What a read asks for.
@@ -318,11 +360,11 @@ impl Session {
     ) -> Option<Submission> {
         match (data.op, data.cached) {
             // The kernel keeps its cache and everything that goes through it coherent itself.
-            _ if !self.is_direct => Some(data.into_submission(memory, done)),
-            (Op::Read, false) => Some(data.into_submission(memory, done)),
+            _ if !self.is_direct => Some(data.into_submission(self, memory, done)),
+            (Op::Read, false) => Some(data.into_submission(self, memory, done)),
             (Op::Read, true) => {
                 data.file.coherence().caching(data.range());
-                Some(data.into_submission(memory, done))
+                Some(data.into_submission(self, memory, done))
             }
             // SAFETY: the caller's promise is the same.
             (Op::Write, true) => Some(unsafe { self.write_back(data, memory, done) }),
@@ -345,7 +387,7 @@ impl Session {
         let session = self.clone();
         // SAFETY: the caller's promise.
         unsafe { coherence.begin_write_back(data.range(), memory) };
-        data.into_submission(memory, move |unsynced, result| {
+        data.into_submission(self, memory, move |unsynced, result| {
             let segment = segment;
             let ready = coherence.end_write_back(segment.memory);
             if !ready.is_empty() {
@@ -384,7 +426,7 @@ impl Session {
                 });
             }
         };
-        let submission = data.into_submission(memory, carried_out);
+        let submission = data.into_submission(self, memory, carried_out);
         coherence.begin_write(range, memory, submission)
     }
 }

@@ -46,6 +46,10 @@ pub enum MountError {
     )]
     NoPermission { found: String },
     #[error(
+        "/dev/fuse may not be opened by this user ({found}): have root allow it (chmod 666 /dev/fuse), or mount as root"
+    )]
+    DeviceRefused { found: String },
+    #[error(
         "the kernel speaks FUSE {major}.{minor}, and 7.31 (Linux 5.4) or later is needed: use a newer kernel"
     )]
     KernelTooOld { major: u32, minor: u32 },

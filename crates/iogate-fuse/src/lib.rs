@@ -15,6 +15,7 @@
 //! | `file_system` | what the transports see of what is mounted |
 //! | `operations` | decodes everything but reads and writes |
 //! | `data` | reads and writes |
+//! | `full` | writes that find no room just after a removal |
 //! | `append` | where appends go: after the file's end and after those that are underway |
 //! | `locks` | locks that programs ask for, where they hold among several machines |
 //! | `interrupt` | what killed processes wait for |
@@ -43,6 +44,7 @@ mod dev;
 mod error;
 mod file_names;
 mod file_system;
+mod full;
 #[cfg(fuzzing)]
 pub mod fuzz;
 mod handle;

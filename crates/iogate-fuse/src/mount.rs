@@ -179,9 +179,15 @@ fn attach_by_program(
     drop(theirs);
     let output = run.map_err(|error| MountError::NoPermission { found: format!("fusermount3: {error}") })?;
     if !output.status.success() {
-        return Err(MountError::NoPermission { found: in_a_line(&output.stderr) });
+        return Err(refused(in_a_line(&output.stderr)));
     }
     receive_device(&ours).map_err(failed)
+}
+
+/// What fusermount3 has refused a mount for: the device is there and the program, too, but the program opens it in the user's name.
+fn refused(found: String) -> MountError {
+    let of_device = ["/dev/fuse", "Permission denied"].iter().all(|part| found.contains(part));
+    if of_device { MountError::DeviceRefused { found } } else { MountError::NoPermission { found } }
 }
 
 /// What a program said, for a message that is one line.
@@ -275,5 +281,18 @@ fn unmount_by_program(mountpoint: &Path, detach: bool) -> Result<(), MountError>
     match found.contains("busy") {
         true => Err(MountError::InUse { path }),
         false => Err(MountError::UnmountRefused { path, found }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_this_user_may_not_open_is_no_missing_program() {
+        let said = |found: &str| refused(found.into()).to_string();
+        let of_device = said("fusermount3: failed to open /dev/fuse: Permission denied");
+        assert!(of_device.contains("chmod 666 /dev/fuse") && !of_device.contains("install"), "{of_device}");
+        assert!(said("fusermount3: user has no write access to mountpoint /m").contains("install fuse3"));
     }
 }

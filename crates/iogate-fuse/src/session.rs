@@ -24,6 +24,7 @@ use crate::dev;
 use crate::error::MountError;
 use crate::file_names::FileNames;
 use crate::file_system::{Agreed, FileSystem};
+use crate::full::Removals;
 use crate::interrupt::Waiting;
 use crate::mount::{self, Places};
 use crate::notify::Notifier;
@@ -64,6 +65,7 @@ pub(crate) struct Session {
     ended: Condvar,
     /// Files and directories that are open.
     open: AtomicUsize,
+    pub(crate) removals: Removals,
 }
 
 #[derive(Debug, Default)]
@@ -90,6 +92,7 @@ impl Session {
                 self.open.fetch_add(1, Ordering::Relaxed);
             }
             op::RELEASE | op::RELEASEDIR => self.closed(),
+            op::UNLINK | op::RENAME | op::RENAME2 => self.removals.note(),
             _ => {}
         }
         if matches!(header.opcode, op::FLUSH | op::RELEASE) && self.agreed.shares_locks {
@@ -427,6 +430,7 @@ fn start(
         serving: Mutex::default(),
         ended: Condvar::new(),
         open: AtomicUsize::new(0),
+        removals: Removals::new(),
     });
     dev::start(&session).map_err(|error| MountError::system("serving /dev/fuse", error))?;
     let mut transport = Transport::Device;

@@ -38,7 +38,7 @@ int iogate_release(iogate_turn *turn);
 /* The turn's fencing token, larger than that of every turn before it; 0 if no coordinator gave it. */
 uint64_t iogate_token(const iogate_turn *turn);
 
-/* 1 while the turn counts; 0 once it is lost. */
+/* 1 while the turn counts; 0 once it is lost, and of a null pointer, which is no turn. */
 int iogate_is_valid(const iogate_turn *turn);
 
 /* Probes the file system of `path` and backs off until it is quiet, or it has tried often enough. Returns the number of attempts, 0 if

@@ -38,6 +38,11 @@ impl Failure {
         if has_advice || self.status != USAGE { self } else { self.hint(help()) }
     }
 
+    /// With what it happened in, or to.
+    pub(crate) fn within(self, what: impl Display) -> Failure {
+        Failure { error: self.error.context(what.to_string()), ..self }
+    }
+
     /// With an exit status of its own.
     pub(crate) fn status(self, status: u8) -> Failure {
         Failure { status, ..self }

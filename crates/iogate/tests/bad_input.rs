@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// What the folder of each case has: `dir`, which is empty; `full`, which is not; `mnt`; and these.
-const FILES: [(&str, &str); 9] = [
+const FILES: [(&str, &str); 7] = [
     ("file", "x\n"),
     ("t.csv", "time_us,app,client,file,op,offset,bytes\n0,1,1,a,r,0,8\n"),
     ("late.csv", "time_us,app,client,file,op,offset,bytes\n18446744073709551.615,1,1,a,r,0,8\n"),
@@ -16,6 +16,10 @@ const FILES: [(&str, &str); 9] = [
     (
         "traced.toml",
         "title = \"t\"\n[clients]\nnodes = 1\n[servers]\nnodes = 1\ndevice = \"unit:1ms\"\n[[app]]\nname = \"a\"\npattern = \"trace\"\nfile = \"t.csv\"\n",
+    ),
+    (
+        "tls.toml",
+        "[[listen]]\nat = \"127.0.0.1:1\"\nauth = \"tls\"\ntls = { certificate = \"file\", key = \"file\", clients = \"file\" }\n[[export]]\ndirectory = \"dir\"\n",
     ),
     (
         "links.toml",
@@ -146,6 +150,12 @@ const CASES: &[(i32, &str, &str)] = &[
     (2, "serve dir", "the configuration dir cannot be read"),
     (2, "serve broken.toml", "the configuration broken.toml: line 1, `x = [`: "),
     (2, "serve other.toml", "the configuration other.toml: line 2, `nothing = 1`: unknown field `nothing`"),
+    (1, "serve --check --directory nowhere --listen unix:s", "nowhere must be a directory"),
+    (
+        2,
+        "serve --check tls.toml",
+        "the configuration tls.toml: listen at 127.0.0.1:1: cannot read a certificate from file: expected PEM",
+    ),
     (2, "serve broken.toml --directory dir", "cannot be used with"),
     (2, "serve --directory dir", "--listen <ADDRESS>"),
     (2, "serve --directory dir --listen nonsense", "the port is missing"),
@@ -200,6 +210,7 @@ const CASES: &[(i32, &str, &str)] = &[
     (127, "run --policy none no-such-program", "no-such-program cannot be run"),
     (2, "run --policy never true", "expected lock, backoff"),
     (2, "run --target nowhere true", "--target nowhere"),
+    (2, "run --target dir=a --target dir=b true", "dir=a is given, too: expected one name for a directory"),
     (2, "run --weight 0 true", "expected 1 to 4294967295"),
     (2, "run --coord nonsense true", "expected HOST:PORT or unix:PATH"),
     (1, "probe nowhere", "nowhere cannot be probed"),
@@ -285,6 +296,7 @@ const CASES: &[(i32, &str, &str)] = &[
     (2, "bench broken.toml", "broken.toml:1: "),
     (2, "bench broken.toml --json broken.toml", "--json broken.toml would replace the scenario"),
     (2, "bench traced.toml --csv t.csv", "--csv t.csv would replace what the scenario reads"),
+    (2, "sim dir", "the scenario dir: expected a file, found a directory"),
     (2, "scenario show nosuch", "unknown scenario 'nosuch'"),
     (2, "scenario show", "<NAME>"),
     (2, "scenario list all", "unexpected argument 'all'"),

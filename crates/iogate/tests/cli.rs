@@ -283,7 +283,7 @@ fn scenarios_are_listed_shown_and_checked() {
 fn scenarios_that_are_wrong_are_refused() {
     refused(&["sim", "two-raeders"], "", 2, "did you mean 'two-readers'?");
     refused(&["sim", "none.toml"], "", 2, "the scenario none.toml cannot be read");
-    refused(&["scenario", "show", "none"], "", 2, "expected a file, or one of: agios");
+    refused(&["scenario", "show", "none"], "", 2, "expected a file, or one that is built in");
     refused(
         &["sim", "windows", "--set", "servers.nods=1"],
         "",

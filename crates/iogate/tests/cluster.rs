@@ -127,6 +127,58 @@ fn what_is_printed_can_be_used_from_anywhere_and_in_any_shell() {
     assert_eq!(entrances.trim_end(), entrance);
 }
 
+/// Each of several servers has its own stripes: a mount of them would show the files of one, or fail.
+#[test]
+fn servers_that_no_forwarder_is_in_front_of_are_no_entrance() {
+    let cluster = Cluster::new("servers = { count = 2 }\n");
+    let begun = cluster.run(&["up", "it.toml"]);
+    let begun = String::from_utf8(begun.stdout).unwrap();
+    assert!(
+        begun.contains("no forwarder stripes files over its servers") && !begun.contains("mount"),
+        "{begun}"
+    );
+    let output = cluster.run(&["status", "it", "--entrances"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(error(&output).contains("several data servers and no forwarder"));
+    // Whoever names them all the same is refused.
+    let place = |node: &str| format!("unix:{}", cluster.path(&format!("{node}.socket")).display());
+    let both = format!("{},{}", place("server-0"), place("server-1"));
+    std::fs::create_dir(cluster.folder.path().join("mnt")).unwrap();
+    let mut mount = Command::new(env!("CARGO_BIN_EXE_iogate"));
+    mount.args(["mount", "--remote", &both, "--spread", "file", "mnt"]).current_dir(cluster.folder.path());
+    let said = error(&mount.output().unwrap());
+    assert!(said.contains("do not have the same files"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_made_leaves_no_cluster() {
+    let cases = [
+        (
+            "servers = { count = 2, directory = \"/proc/it\" }\n",
+            1,
+            "the data directory /proc/it/server-0/objects cannot be made",
+        ),
+        (
+            "[servers]\ncount = 1\ndevice = \"hd\"\n",
+            2,
+            "it.toml: line 4, `device = \"hd\"`: the device of servers: unknown device 'hd'",
+        ),
+        (
+            "[servers]\ncount = 1\ngate = { scheduler = \"ffo\" }\n",
+            2,
+            "it.toml: line 4, `gate = { scheduler = \"ffo\" }`: the gate of servers: unknown scheduler 'ffo'",
+        ),
+    ];
+    for (layers, status, expected) in cases {
+        let cluster = Cluster::new(layers);
+        let output = cluster.run(&["up", "it.toml"]);
+        assert!(error(&output).contains(expected), "{output:?}");
+        assert_eq!(output.status.code(), Some(status));
+        assert!(!cluster.path("").exists(), "{layers}");
+        assert!(error(&cluster.run(&["status", "it"])).contains("there is no cluster"), "{layers}");
+    }
+}
+
 /// `iogate cluster up` that has been begun.
 struct Up(Child);
 

@@ -141,6 +141,16 @@ fn a_wrong_configuration_is_refused_with_what_is_wrong() {
     refused(&["serve", "data"], folder, 1, &["data", "directory"]);
     refused(&["serve"], folder, 2, &["required"]);
 
+    let tls = "auth = \"tls\"\ntls = { certificate = \"wrong.toml\", key = \"k\", clients = \"wrong.toml\" }";
+    let text_of = format!("[[listen]]\nat = \"127.0.0.1:1\"\n{tls}\n[[export]]\n{data}\n");
+    std::fs::write(folder.join("tls.toml"), text_of).unwrap();
+    refused(
+        &["serve", "--check", "tls.toml"],
+        folder,
+        2,
+        &["expected PEM", "hint: docs/security.md says how"],
+    );
+
     configuration(folder, "right", "", data);
     let output = iogate(&["serve", "--check", "right.toml"], folder);
     assert!(output.status.success() && text(&output.stdout).contains("is right"));
@@ -151,7 +161,10 @@ fn a_wrong_configuration_is_refused_with_what_is_wrong() {
 fn places_that_are_not_there_or_taken_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let serve = |said: &[&str]| refused(&["serve", "s.toml"], folder, 1, said);
+    let serve = |said: &[&str]| {
+        refused(&["serve", "s.toml"], folder, 1, said);
+        refused(&["serve", "--check", "s.toml"], folder, 1, said);
+    };
     configuration(folder, "s", "", "directory = \"missing\"");
     serve(&["export `default`", "missing"]);
     std::fs::write(folder.join("file"), "").unwrap();
@@ -387,4 +400,28 @@ fn times_of_clients_whose_clocks_differ_are_counted_and_cost_nothing_else() {
     assert_eq!(server.status()["exports"][0]["gate"]["skewed"], 3);
     let said = text(&iogate(&["status", &server.address()], folder.path()).stdout);
     assert!(said.contains("3 requests with an implausible issue time"), "{said}");
+}
+
+/// The owner of a server that does not let root be root hears of it, as clients get a bare "permission denied".
+#[test]
+fn that_root_is_not_root_is_said_with_the_first_refusal() {
+    if me().uid != 0 {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    // As nobody, one has to get there.
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::create_dir(folder.path().join("data")).unwrap();
+    let log = folder.path().join("log");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_iogate"));
+    command.stderr(std::fs::File::create(&log).unwrap());
+    let export = format!("directory = \"{}/data\"\n", folder.path().display());
+    let server = Server::start_as(command, folder.path(), "squashed", "", &export);
+    let remote = server.remote();
+    for _ in 0..2 {
+        let refused = remote.create("new".as_ref(), 0o644).err().unwrap();
+        assert_eq!(refused.raw_os_error(), Some(rustix::io::Errno::ACCESS.raw_os_error()));
+    }
+    let said = std::fs::read_to_string(&log).unwrap();
+    assert_eq!(said.matches("which clients' root is here").count(), 1, "{said}");
 }

@@ -187,6 +187,17 @@ pub enum ClientError {
     /// No server was named.
     #[error("expected at least one server, found none")]
     NoServer,
+    /// Servers that a client wants to use together have different files.
+    #[error(
+        "{first} and {other} do not have the same files (the roots of their exports are different directories): expected forwarders of \
+         the same storage; name one of them, or have a forwarder stripe files over them"
+    )]
+    Different {
+        /// The server for names.
+        first: Endpoint,
+        /// One that has others.
+        other: Endpoint,
+    },
 }
 
 impl ClientError {
@@ -210,7 +221,7 @@ impl From<ClientError> for io::Error {
             ClientError::Connect(error) => error.kind(),
             ClientError::System(source) => source.kind(),
             ClientError::Ring { .. } => io::Error::from_raw_os_error(libc::ELOOP).kind(),
-            ClientError::NoServer => io::ErrorKind::InvalidInput,
+            ClientError::NoServer | ClientError::Different { .. } => io::ErrorKind::InvalidInput,
         };
         io::Error::new(kind, error)
     }

@@ -214,8 +214,28 @@ pub(super) fn path_bytes(path: &Path) -> io::Result<&[u8]> {
     Ok(bytes)
 }
 
+/// Refuses servers whose roots are different directories. What this user may not see is not compared.
+fn same_files(endpoints: &[Endpoint], clients: &[Client], names: usize) -> Result<(), ClientError> {
+    if clients.len() < 2 {
+        return Ok(());
+    }
+    let root = |client: &Client| -> Option<u64> {
+        let request = Request::GetAttr(GetAttr { handle: NO_HANDLE, path: b"" });
+        let attr: Attr = record(client.call(&request, own_caller()).ok()?).ok()?;
+        Some(attr.inode)
+    };
+    let Some(first) = root(&clients[names]) else { return Ok(()) };
+    let is_other = |client: &Client| root(client).is_some_and(|other| other != first);
+    match clients.iter().position(is_other) {
+        Some(other) => {
+            Err(ClientError::Different { first: endpoints[names].clone(), other: endpoints[other].clone() })
+        }
+        None => Ok(()),
+    }
+}
+
 impl Remote {
-    /// Connects to servers of the same files. Fails if one of them cannot be reached, or none is given.
+    /// Connects to servers of the same files. Fails if one of them cannot be reached, has other files than the first, or none is given.
     pub fn connect(endpoints: &[Endpoint], options: &RemoteOptions) -> Result<Remote, ClientError> {
         if endpoints.is_empty() {
             return Err(ClientError::NoServer);
@@ -228,6 +248,7 @@ impl Remote {
         let clients = used.iter().map(|endpoint| Client::connect(endpoint, options.client.clone()));
         let clients = clients.collect::<Result<Vec<Client>, ClientError>>()?;
         let names = if clients.len() == 1 { 0 } else { chosen };
+        same_files(used, &clients, names)?;
         let welcome = clients[names].welcome();
         let servers = Servers {
             spread: if clients.len() == 1 { Spread::Client } else { options.spread },

@@ -65,6 +65,8 @@ pub struct CoordinatorConfig {
     pub probers: HashMap<String, Prober>,
     /// The policy that gates share, if there is one.
     pub terms: Option<Terms>,
+    /// What the file of that policy calls classes and groups, by their application numbers: for its status.
+    pub class_names: HashMap<u32, String>,
     /// What it may spend.
     pub limits: Limits,
 }

@@ -64,6 +64,11 @@ impl Reactor {
         };
         if let Some(leading) = &self.leading {
             leading.describe(self.clock.now(), &mut status);
+            if let Some(gates) = &mut status.gates {
+                for class in gates.named.iter_mut().chain(&mut gates.groups) {
+                    class.name = self.config.class_names.get(&class.class).cloned();
+                }
+            }
             status.counters.cut = self.cut;
         }
         status

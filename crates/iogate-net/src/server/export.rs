@@ -1,6 +1,7 @@
 //! What a server offers, and how much of it.
 
 use std::io;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -121,6 +122,8 @@ pub(super) struct Served {
     pub(super) locks: OnceLock<Locks>,
     /// Of the objects that are here.
     pub(super) fences: Arc<Fences>,
+    /// Whether it has been said that root is somebody else here: its owner hears of that once, with the first refusal.
+    pub(super) has_told_of_root: AtomicBool,
 }
 
 /// Most objects that wait for a client to be told of them; a sweep finds the others.
@@ -144,6 +147,7 @@ impl Served {
             ends,
             locks: OnceLock::new(),
             fences: Arc::default(),
+            has_told_of_root: AtomicBool::new(false),
         })
     }
 

@@ -148,7 +148,11 @@ impl Session {
         }
         match self.of_server(request)? {
             Some(outcome) => Ok(outcome),
-            None => self.by_path(caller, request, value),
+            None => self.by_path(caller, request, value).inspect_err(|Failed(refusal)| {
+                if [libc::EACCES, libc::EPERM].contains(&refusal.errno) {
+                    self.tell_of_root(caller);
+                }
+            }),
         }
     }
 

@@ -1,5 +1,7 @@
 //! What a session's client may do: in whose name, and what is only for forwarders that the server trusts.
 
+use std::sync::atomic::Ordering;
+
 use iogate_core::refusal::Refusal;
 use iogate_core::reserved;
 use iogate_core::wire::{Hello, Request, RequestHeader, hello};
@@ -112,6 +114,18 @@ impl Session {
     /// Whether the client may see an entry of a directory.
     pub(super) fn sees_entry(&self, directory: &[u8], name: &[u8]) -> bool {
         self.rights.trusted || name != reserved::DIRECTORY || directory.iter().any(|&byte| byte != b'/')
+    }
+
+    /// Says once that root is not root here, if that may be why this caller was refused.
+    pub(super) fn tell_of_root(&self, refused: Caller) {
+        let root = self.export.users.server(Caller::new(0, 0)).uid;
+        if root != 0 && refused.uid == root && !self.export.has_told_of_root.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "the export `{}` has refused user {root} something, which clients' root is here: users = {{ squash = \"none\" }} lets \
+                 root be root; this is said once",
+                self.export.name
+            );
+        }
     }
 
     /// Whether the client may see who else is connected.

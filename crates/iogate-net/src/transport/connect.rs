@@ -198,9 +198,7 @@ pub(crate) fn connect(
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// It cannot be reached, or the connection was lost.
-    #[error(
-        "the server {endpoint} cannot be reached ({source}): expected `iogate serve` to listen there; start it, or check the address"
-    )]
+    #[error("the server {endpoint} cannot be reached ({source}): {}", advice(source, "iogate serve"))]
     Unreachable {
         /// Where.
         endpoint: Endpoint,
@@ -235,12 +233,27 @@ pub enum ConnectError {
     },
 }
 
+/// What to do about it: who has been reached need not be started.
+fn advice(source: &io::Error, program: &str) -> String {
+    match source.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => format!(
+            "who listens there hangs up: it may want certificates (--tls-authorities, --tls-certificate, --tls-key), as its log says, or \
+             be no `{program}`"
+        ),
+        _ if source.to_string().starts_with(super::tls::PREFIX) => {
+            "check the authorities, the certificate and its key at both ends (docs/security.md)".into()
+        }
+        _ => format!("expected `{program}` to listen there; start it, or check the address"),
+    }
+}
+
 impl ConnectError {
     /// What it says where the server is to be a coordinator.
     pub(crate) fn of_coordinator(&self) -> String {
         match self {
             ConnectError::Unreachable { endpoint, source } => format!(
-                "the coordinator {endpoint} cannot be reached ({source}): expected `iogate coord serve` to listen there; start it, or check the address"
+                "the coordinator {endpoint} cannot be reached ({source}): {}",
+                advice(source, "iogate coord serve")
             ),
             other => other.to_string(),
         }
@@ -278,6 +291,33 @@ mod tests {
         let reached = connected_tcp(&addresses, timeout).unwrap();
         assert_eq!(reached.peer_addr().unwrap(), addresses[1]);
         assert!(since.elapsed() < timeout, "nothing is left to say who one is: {:?}", since.elapsed());
+    }
+
+    #[test]
+    fn who_has_been_reached_need_not_be_started() {
+        let said = |kind, text: &str| {
+            let endpoint = Endpoint::Tcp { host: "io1".into(), port: 7000 };
+            ConnectError::Unreachable { endpoint, source: io::Error::new(kind, text) }.to_string()
+        };
+        assert!(
+            said(io::ErrorKind::ConnectionRefused, "nobody").contains("; start it, or check the address")
+        );
+        for (kind, text, expected) in [
+            (
+                io::ErrorKind::UnexpectedEof,
+                "it ends the connection",
+                "it may want certificates (--tls-authorities",
+            ),
+            (io::ErrorKind::ConnectionReset, "reset", "it may want certificates (--tls-authorities"),
+            (
+                io::ErrorKind::PermissionDenied,
+                "TLS: the other end's certificate is not accepted",
+                "check the authorities",
+            ),
+        ] {
+            let said = said(kind, text);
+            assert!(said.contains(expected) && !said.contains("start it"), "{said}");
+        }
     }
 
     #[test]

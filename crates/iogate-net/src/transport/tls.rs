@@ -13,6 +13,8 @@ use x509_cert::der::oid::db::rfc4519::COMMON_NAME;
 use super::certificates::PROTOCOL;
 use super::socket::{Peer, PlainSocket, Socket};
 
+/// What each error of this module begins with.
+pub(super) const PREFIX: &str = "TLS: ";
 /// Bytes that are read from the kernel at once.
 const READ_BYTES: usize = 64 << 10;
 /// Most encrypted bytes that wait for room in the kernel; and most bytes that wait for the end of the handshake.

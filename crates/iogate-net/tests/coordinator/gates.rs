@@ -25,7 +25,8 @@ fn shares(place: &Endpoint, times: &str) -> Shares {
 }
 
 fn with_terms(terms: Terms) -> Setup {
-    Setup::with(CoordinatorConfig { terms: Some(terms), ..config("") })
+    let class_names = [(7, "backup".to_owned())].into();
+    Setup::with(CoordinatorConfig { terms: Some(terms), class_names, ..config("") })
 }
 
 fn engine() -> Arc<Engine> {
@@ -62,11 +63,18 @@ fn who_may_not_share_is_told_why() {
     client.refused(&Request::ReportUse(older), libc::ESTALE, "a later report");
     let other = ReportUse { terms: 5, ..good };
     client.refused(&Request::ReportUse(other), libc::EINVAL, "give both the same file");
+    assert_eq!(setup.status().gates.unwrap().others, 1);
     let cut = ReportUse { number: 3, classes: &one[1..], ..good };
     client.refused(&Request::ReportUse(cut), libc::EPROTO, "truncated");
     let mut stranger = Raw::greet_with(setup.tcp(), hello());
     stranger.refused(&Request::ReportUse(ReportUse { gate: 2, ..good }), libc::EACCES, "user 7");
-    assert_eq!(setup.status().gates.unwrap().gates, 1);
+    let status = setup.status().gates.unwrap();
+    assert_eq!((status.gates, status.others), (1, 0), "it has come back to the coordinator's policy");
+    let second = ReportUse { gate: 9, ..other };
+    client.refused(&Request::ReportUse(second), libc::EINVAL, "give both the same file");
+    let status = setup.status().gates.unwrap();
+    assert_eq!((status.gates, status.others), (1, 1));
+    assert_eq!(status.named[0].name.as_deref(), Some("backup"));
     client.ask(&Request::ReportUse(ReportUse { number: 4, leaves: 1, ..good }), &[]).done();
     assert_eq!(setup.status().gates.unwrap().gates, 0);
 

@@ -20,7 +20,9 @@ pub(crate) struct ServeArgs {
     #[arg(value_hint = ValueHint::FilePath, required_unless_present = "directory", conflicts_with_all = ["directory", "listen", "scheduler", "params", "read_only"])]
     pub(crate) config: Option<PathBuf>,
 
-    /// Without a file: the directory to serve
+    /// Without a file: the directory to serve, where root at a Unix socket is root
+    ///
+    /// In an export of a configuration file, root is nobody unless `users = { squash = "none" }` is set.
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "listen")]
     pub(crate) directory: Option<PathBuf>,
 
@@ -111,7 +113,7 @@ pub(crate) struct ClusterStatusArgs {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Only where clients connect, as `iogate mount --remote` wants it
+    /// Only where clients connect, as `iogate mount --remote` wants it: at the forwarders, or at the only server
     #[arg(long, conflicts_with = "json")]
     pub(crate) entrances: bool,
 }

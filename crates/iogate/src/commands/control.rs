@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
+use iogate_core::SchedulerKind;
+use iogate_core::nearest::nearest;
 use iogate_fuse::{ControlError, MountError};
 use iogate_report::metrics::{Form, text};
 use iogate_report::status;
@@ -77,25 +79,36 @@ fn is_policy(setting: &str) -> bool {
 /// Whether accounts are kept.
 const ACCOUNTS: &str = "accounts=";
 
+/// What is set by a name of its own, and not as a parameter of the scheduler in force.
+const NAMES: [&str; 4] = ["scheduler", "policy", "fair", "accounts"];
 /// What is given when a gate begins, and stays.
 const FIXED: [&str; 4] = ["depth", "queue", "layout", "profile"];
 
-/// Refuses what only who begins a gate can say.
-fn check_changeable(settings: &[String]) -> Result<(), Failure> {
-    let name = |setting: &str| setting.split('=').next().unwrap_or_default().trim().to_owned();
-    let Some((setting, fixed)) = settings
-        .iter()
-        .flat_map(|settings| settings.split(','))
-        .find_map(|setting| Some((setting, FIXED.iter().find(|fixed| **fixed == name(setting))?)))
-    else {
+/// Refuses what only who begins a gate can say, and what is no parameter of any scheduler, but near to what else there is. What a
+/// scheduler has, who goes by it says.
+fn check_name(setting: &str) -> Result<(), Failure> {
+    let Some((name, _)) = setting.split_once('=') else { return Ok(()) };
+    let name = name.trim();
+    if let Some(fixed) = FIXED.iter().find(|fixed| **fixed == name) {
+        let error = anyhow!(
+            "{setting}: expected what can be changed while it serves: scheduler=NAME, its parameters, policy=FILE, fair={} or accounts=sampled|on|off",
+            FAIR.join("|")
+        );
+        let begins = where_it_begins(fixed);
+        return Err(Failure::usage(error)
+            .hint(format!("`{fixed}` is set where it begins: {begins}; {NOTHING_CHANGED}")));
+    }
+    let params = SchedulerKind::ALL.iter().flat_map(|kind| kind.params()).map(|param| param.name);
+    if NAMES.contains(&name) || params.clone().any(|param| param == name) {
         return Ok(());
-    };
-    let error = anyhow!(
-        "{setting}: expected what can be changed while it serves: scheduler=NAME, its parameters, policy=FILE, fair={} or accounts=sampled|on|off",
-        FAIR.join("|")
-    );
-    Err(Failure::usage(error)
-        .hint(format!("`{fixed}` is set where it begins: {}; nothing was changed", where_it_begins(fixed))))
+    }
+    match nearest(name, NAMES.into_iter().chain(FIXED).chain(params)) {
+        Some(near) if NAMES.contains(&&*near) => {
+            let error = anyhow!("{setting}: there is no setting '{name}'; did you mean '{near}'?");
+            Err(Failure::usage(error).hint(NOTHING_CHANGED))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// By which flag or key it begins with a setting.
@@ -112,10 +125,12 @@ fn where_it_begins(fixed: &str) -> String {
 
 /// What is asked for, as the mount or the server takes it: of a policy its text, as the file may not be there.
 pub(crate) fn asked(settings: &[String]) -> Result<String, Failure> {
-    let is_text = |setting: &String| is_policy(setting);
-    if !settings.iter().any(is_text) {
-        check_changeable(settings)?;
-    }
+    // One argument may have several, as mounts take them.
+    settings
+        .iter()
+        .filter(|setting| !is_policy(setting))
+        .flat_map(|setting| setting.split([',', ' ']))
+        .try_for_each(check_name)?;
     if let Some(setting) = settings.iter().find(|setting| setting.starts_with(ACCOUNTS) && settings.len() > 1)
     {
         let error = anyhow!("{setting}: it is set by itself, found {} settings", settings.len());
@@ -163,5 +178,30 @@ fn shown(asker: &mut Asker, args: &StatusArgs) -> Result<String, Failure> {
             Ok(format!("{json}\n"))
         }
         Said::Server(status) => Ok(ask::shown(&status, all)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_that_is_nearly_there_is_named() {
+        for (setting, expected) in [
+            ("schduler=aioli", "did you mean 'scheduler'?"),
+            ("polcy=none", "did you mean 'policy'?"),
+            ("far=user", "did you mean 'fair'?"),
+            ("acounts=on", "did you mean 'accounts'?"),
+            ("depth=4", "`depth` is set where it begins: --depth"),
+            ("queue=4", "`queue` is set where it begins: --queue"),
+            ("window=1ms,schduler=sjf", "did you mean 'scheduler'?"),
+        ] {
+            let said = asked(&[setting.to_owned()]).unwrap_err().in_full();
+            assert!(said.contains(expected), "{setting}: {said}");
+        }
+        // Whose parameters these are, the gate knows.
+        for setting in ["scheduler=sjf", "quantm=4", "window=1ms", "nonsense", "zzzzzzzz=1"] {
+            assert_eq!(asked(&[setting.to_owned()]).unwrap(), setting);
+        }
     }
 }

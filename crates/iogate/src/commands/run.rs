@@ -150,7 +150,7 @@ fn environment(args: &RunArgs) -> Result<Environment, Failure> {
     {
         environment.set("IOGATE_JOB", own_job(environment.get("IOGATE_APP").as_deref()));
     }
-    let mut places = Vec::new();
+    let mut places: Vec<String> = Vec::new();
     let mut patterns = Vec::new();
     for target in &args.targets {
         let (directory, name) =
@@ -161,7 +161,18 @@ fn environment(args: &RunArgs) -> Result<Environment, Failure> {
                 let error = anyhow!("--target {target}: expected a name after =, without control characters");
                 return Err(Failure::usage(error).hint("leave = out, too, for a name made of the mount"));
             }
-            Some(name) => places.push(format!("{directory}={name}")),
+            Some(name) => {
+                let place = format!("{directory}={name}");
+                // Jobs that take turns by the other name would not meet this one.
+                if let Some(other) = places.iter().find(|other| is_of(other, &directory) && **other != place)
+                {
+                    let error = anyhow!(
+                        "--target {target}: {other} is given, too: expected one name for a directory"
+                    );
+                    return Err(Failure::usage(error).hint("give the name that the other jobs give"));
+                }
+                places.push(place);
+            }
             None => {}
         }
         if args.files.is_empty() {
@@ -180,6 +191,11 @@ fn environment(args: &RunArgs) -> Result<Environment, Failure> {
         environment.set("IOGATE_FILES", patterns.join(":"));
     }
     Ok(environment)
+}
+
+/// Whether a place, `DIR=NAME`, is that of a directory.
+fn is_of(place: &str, directory: &str) -> bool {
+    place.rsplit_once('=').is_some_and(|(of, _)| of.trim_end_matches('/') == directory.trim_end_matches('/'))
 }
 
 /// A directory's path from the root.

@@ -95,6 +95,11 @@ const NO_FILES: &str = "a built-in scenario has no files beside it";
 /// Reads a scenario: a file if it looks like one or there is one, else the one that is built in by this name.
 fn read(scenario: &str, settings: &[String], quick: bool) -> Result<Chosen, Failure> {
     let path = Path::new(scenario);
+    if path.is_dir() && scenario::built_in(scenario).is_none() {
+        let error = anyhow!("the scenario {scenario}: expected a file, found a directory");
+        return Err(Failure::usage(error)
+            .hint("name a file in it; `iogate scenario list` has those that are built in"));
+    }
     if !scenario.contains('/') && !scenario.ends_with(".toml") && !path.is_file() {
         return read_built_in(scenario, settings, quick);
     }
@@ -135,10 +140,9 @@ fn chosen(source: &Source<'_>) -> Result<Chosen, Failure> {
 /// The text of a scenario that is built in.
 pub(crate) fn built_in(name: &str) -> Result<&'static str, Failure> {
     scenario::built_in(name).ok_or_else(|| {
-        let (near, known) = (nearest(name, names()), names().collect::<Vec<_>>().join(", "));
-        let near = did_you_mean(&near);
-        Failure::usage(anyhow!("unknown scenario '{name}'; {near}expected a file, or one of: {known}"))
-            .hint("`iogate scenario list` describes them")
+        let near = did_you_mean(&nearest(name, names()));
+        Failure::usage(anyhow!("unknown scenario '{name}'; {near}expected a file, or one that is built in"))
+            .hint("`iogate scenario list` has those that are built in; a file in a folder is given as ./FILE")
     })
 }
 

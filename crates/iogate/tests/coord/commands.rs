@@ -70,6 +70,26 @@ fn a_coordinator_says_who_holds_and_a_turn_is_taken_away() {
     held.release(0).unwrap();
 }
 
+/// Nothing tells the clients of one whom the other has granted a turn.
+#[test]
+fn two_that_lead_without_knowing_of_each_other_are_warned_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let start = |name: &str| {
+        let (at, state) = (unix(dir.path(), name).to_string(), dir.path().join(format!("{name}-state")));
+        (Daemon::coordinator(&["--listen", &at, "--state", state.to_str().unwrap()]), at)
+    };
+    let ((_one, first), (mut other, second)) = (start("a"), start("b"));
+    let warned = || {
+        let output = iogate(dir.path(), &["status", &format!("{first},{second}")]);
+        assert!(output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let said = warned();
+    assert!(said.contains(&format!("{first} and {second} all lead")), "{said}");
+    assert!(other.end());
+    assert_eq!(warned(), "");
+}
+
 #[test]
 fn that_a_server_does_not_answer_is_said_once() {
     let dir = tempfile::tempdir().unwrap();

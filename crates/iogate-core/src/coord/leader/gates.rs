@@ -1,7 +1,9 @@
 //! The policy that gates share: what they report goes to the [`Allotter`], and its grants back. Nothing of it is kept in the journal: gates
 //! tell a new leader what they hold.
 
+use alloc::collections::BTreeMap;
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
@@ -16,23 +18,38 @@ use crate::wire::ReportUse;
 
 /// A status names so many classes: those that have most.
 const NAMED_MAX: usize = 24;
+/// So many gates with another policy are counted.
+const OTHERS_MAX: usize = 1024;
 
 pub(super) struct Gates {
     allotter: Allotter,
     digest: u64,
+    /// Gates that go by another policy, and when each has last asked.
+    others: BTreeMap<u64, Time>,
     /// For the classes of an answer.
     room: Vec<u8>,
 }
 
 impl Gates {
     pub(super) fn new(terms: Terms, now: Time) -> Gates {
-        Gates { digest: terms.digest(), allotter: Allotter::new(terms, now), room: Vec::new() }
+        let (digest, others) = (terms.digest(), BTreeMap::new());
+        Gates { digest, others, allotter: Allotter::new(terms, now), room: Vec::new() }
+    }
+
+    /// A gate has asked that goes by another policy. It asks again and again, unless it is gone.
+    fn note_other(&mut self, gate: u64, now: Time) {
+        let absent_max = self.allotter.terms().absent_max;
+        self.others.retain(|_, seen| now.since(*seen) < absent_max);
+        if self.others.len() < OTHERS_MAX || self.others.contains_key(&gate) {
+            self.others.insert(gate, now);
+        }
     }
 
     pub(super) fn status(&self) -> GatesStatus {
         let branches = self.allotter.branches().into_iter();
         GatesStatus {
             gates: self.allotter.gates(),
+            others: self.others.len(),
             classes: self.allotter.classes().count(),
             named: largest(self.allotter.classes()),
             groups: largest(branches.map(|(branch, allotted)| (branch.into(), allotted))),
@@ -46,6 +63,7 @@ fn largest(classes: impl Iterator<Item = (Leaf, Allotted)>) -> Vec<ClassStatus> 
     classes.sort_unstable_by_key(|(leaf, allotted)| (Reverse(allotted.used.max(allotted.demand)), *leaf));
     let named = classes.iter().take(NAMED_MAX).map(|&(Leaf { app, within }, allotted)| ClassStatus {
         class: app.0,
+        name: None,
         within: within.map(|branch| branch.0),
         gates: allotted.gates,
         demand: allotted.demand,
@@ -60,6 +78,9 @@ fn largest(classes: impl Iterator<Item = (Leaf, Allotted)>) -> Vec<ClassStatus> 
 pub struct GatesStatus {
     /// Gates that are known.
     pub gates: usize,
+    /// Gates that go by another policy, and are refused.
+    #[serde(default)]
+    pub others: usize,
     /// Classes that have something at some gate, or ask for it.
     pub classes: usize,
     /// The largest of them.
@@ -74,6 +95,9 @@ pub struct GatesStatus {
 pub struct ClassStatus {
     /// Its application number, as gates know it.
     pub class: u32,
+    /// What the policy's file calls it, if it names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// The group that it is in, likewise.
     #[serde(default)]
     pub within: Option<u32>,
@@ -103,9 +127,11 @@ impl Leader {
             return Err(Refusal::new(errno::EACCES, text));
         }
         if letter.terms != gates.digest {
+            gates.note_other(letter.gate, now);
             let text = "the gate goes by another policy than the coordinator: give both the same file, with the same users and groups";
             return Err(Refusal::new(errno::EINVAL, text));
         }
+        gates.others.remove(&letter.gate);
         let report =
             Report::of_letter(letter).map_err(|error| Refusal::new(errno::EPROTO, format!("{error}")))?;
         match gates.allotter.report(now, GateId(letter.gate), &report) {

@@ -23,6 +23,8 @@ use super::statuses::{NodeStatus, of_nodes};
 use super::target::connect;
 use super::testbed::{hole, scratch};
 use super::work::{Entrances, FileUse, Work, applications_by_address};
+use toml::Spanned;
+
 use crate::cli::{BenchStore, BenchWay};
 use crate::commands::cluster::config::{Config, Forwarders, Node, Role, Servers, Transport};
 use crate::commands::serve::ask::status_of;
@@ -84,17 +86,18 @@ impl Nodes {
             servers: Servers {
                 count: cluster.servers.nodes,
                 directory: None,
-                device: modelled.then(|| cluster.servers.device.clone()),
+                device: modelled.then(|| Spanned::new(0..0, cluster.servers.device.clone())),
                 extent: modelled.then_some(Bytes(cluster.servers.extent)),
-                gate: table(&cluster.servers.gate),
+                gate: Some(table(&cluster.servers.gate)),
             },
             forwarders: cluster.forwarders.first().map(|layer| Forwarders {
                 count: layer.nodes,
-                gate: table(&layer.gate),
+                gate: Some(table(&layer.gate)),
                 batch: None,
                 batches: None,
             }),
             network: None,
+            text: String::new(),
         };
         let mut nodes = config.nodes(folder.path(), config.proof(false))?;
         let exports = (way == BenchWay::Nfs).then(|| share_by_nfs(&mut nodes));
@@ -213,7 +216,7 @@ fn share_by_nfs(nodes: &mut [Node]) -> Vec<SocketAddr> {
 }
 
 /// A gate as a table of a configuration file.
-fn table(gate: &GateSpec) -> toml::Table {
+fn table(gate: &GateSpec) -> Spanned<toml::Table> {
     let mut table = toml::Table::new();
     let name = if gate.auto { "auto" } else { gate.scheduler.kind().name() };
     table.insert("scheduler".into(), name.into());
@@ -223,7 +226,7 @@ fn table(gate: &GateSpec) -> toml::Table {
     }
     table.insert("depth".into(), i64::from(gate.depth).into());
     table.insert("queue".into(), i64::from(gate.queue).into());
-    table
+    Spanned::new(0..0, table)
 }
 
 fn log(folder: &Path, name: &str) -> PathBuf {

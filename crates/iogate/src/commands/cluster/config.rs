@@ -8,13 +8,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow};
 use iogate_net::Endpoint;
 use serde::Deserialize;
+use toml::Spanned;
 
 use super::{certificates, network};
 use crate::attempt::Attempt;
 use crate::commands::policy;
 use crate::commands::serve::config::{Bytes, Gate};
+use crate::devices;
 use crate::failure::Failure;
-use crate::settings::toml_error;
+use crate::settings::{toml_error, toml_line};
 
 /// Most nodes of a layer: each is a process of this machine.
 const NODES_MAX: u32 = 64;
@@ -24,6 +26,8 @@ const PORT: u16 = 7000;
 /// The tables of both layers.
 const SERVERS: &str = "servers";
 const FORWARDERS: &str = "forwarders";
+/// What a device begins with that is a file.
+const DEVICE_FILE: &str = iogate_sim::profile::PREFIX;
 /// The key of a gate that names a file.
 const POLICY: &str = "policy";
 
@@ -47,6 +51,9 @@ pub(crate) struct Config {
     /// A network namespace for each node.
     #[serde(default)]
     pub(crate) network: Option<Network>,
+    /// All of the file.
+    #[serde(skip)]
+    pub(crate) text: String,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
@@ -65,12 +72,12 @@ pub(crate) struct Servers {
     #[serde(default)]
     pub(crate) directory: Option<PathBuf>,
     #[serde(default)]
-    pub(crate) device: Option<String>,
+    pub(crate) device: Option<Spanned<String>>,
     /// Bytes of a file that lie together on the device.
     #[serde(default)]
     pub(crate) extent: Option<Bytes>,
     #[serde(default)]
-    pub(crate) gate: toml::Table,
+    pub(crate) gate: Option<Spanned<toml::Table>>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -78,7 +85,7 @@ pub(crate) struct Servers {
 pub(crate) struct Forwarders {
     pub(crate) count: u32,
     #[serde(default)]
-    pub(crate) gate: toml::Table,
+    pub(crate) gate: Option<Spanned<toml::Table>>,
     #[serde(default)]
     pub(crate) batch: Option<u32>,
     #[serde(default)]
@@ -143,7 +150,8 @@ impl Config {
     }
 
     fn parse(text: &str) -> anyhow::Result<Config> {
-        let config: Config = toml::from_str(text).map_err(|error| toml_error(text, &error))?;
+        let mut config: Config = toml::from_str(text).map_err(|error| toml_error(text, &error))?;
+        config.text = text.to_owned();
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
         if config.name.is_empty() || config.name.len() > 32 || !config.name.bytes().all(plain) {
             return Err(anyhow!(
@@ -179,21 +187,40 @@ impl Config {
     /// that start later have the same ones, wherever they are started from. Policies are `beside` the cluster's file.
     pub(crate) fn check_gates(&self, beside: &Path) -> Result<Vec<(String, String)>, Failure> {
         let layers = [
-            (SERVERS, Some(&self.servers.gate)),
-            (FORWARDERS, self.forwarders.as_ref().map(|layer| &layer.gate)),
+            (SERVERS, self.servers.gate.as_ref()),
+            (FORWARDERS, self.forwarders.as_ref().and_then(|layer| layer.gate.as_ref())),
         ];
         let mut policies = Vec::new();
         for (layer, gate) in layers.into_iter().filter_map(|(layer, gate)| Some((layer, gate?))) {
-            let mut gate = gate.clone();
+            let at = gate.span();
+            let mut gate = gate.get_ref().clone();
             if let Some(toml::Value::String(path)) = gate.get_mut(POLICY) {
                 let file = beside.join(&*path);
                 policies.push((copy_of_policy(layer), policy::read(&file)?.1));
                 *path = text_of(&file)?;
             }
             Gate::try_from(gate.into_iter().collect::<BTreeMap<_, _>>())
-                .map_err(|error| Failure::usage(anyhow!("the gate of {layer}: {error}")))?;
+                .map_err(|error| self.refused(&at, &format!("the gate of {layer}: {error}")))?;
         }
         Ok(policies)
+    }
+
+    /// A model of a device that there is not is refused before anything is made. `beside`: the folder of the cluster's file.
+    pub(crate) fn check_device(&self, beside: &Path) -> Result<(), Failure> {
+        let Some(device) = &self.servers.device else { return Ok(()) };
+        let spec = match device.get_ref().strip_prefix(DEVICE_FILE) {
+            Some(file) => format!("{DEVICE_FILE}{}", text_of(&beside.join(file))?),
+            None => device.get_ref().clone(),
+        };
+        let refused = |error| self.refused(&device.span(), &format!("the device of {SERVERS}: {error}"));
+        devices::maker(&spec).map(drop).map_err(|error| {
+            refused(error).hint("`iogate devices` lists the models, `iogate profile` measures storage")
+        })
+    }
+
+    /// Says where in the file it is.
+    fn refused(&self, at: &std::ops::Range<usize>, said: &str) -> Failure {
+        Failure::usage(toml_line(&self.text, at.start, said))
     }
 
     /// Paths in the file are from where it lies, wherever the nodes are started from. `beside`: the folder of the cluster's file.
@@ -205,10 +232,10 @@ impl Config {
         if let Some(directory) = &mut self.servers.directory {
             *directory = from_there(directory)?;
         }
-        if let Some(device) = &mut self.servers.device
-            && let Some(profile) = device.strip_prefix("profile:")
+        if let Some(device) = self.servers.device.as_mut().map(Spanned::get_mut)
+            && let Some(profile) = device.strip_prefix(DEVICE_FILE)
         {
-            *device = format!("profile:{}", text_of(&from_there(Path::new(profile))?)?);
+            *device = format!("{DEVICE_FILE}{}", text_of(&from_there(Path::new(profile))?)?);
         }
         Ok(())
     }
@@ -247,8 +274,9 @@ impl Config {
         for (index, (name, endpoint, address)) in servers.iter().enumerate() {
             let data = self.servers.directory.clone().unwrap_or_else(|| folder.to_owned()).join(name);
             let mut config = self.listen(folder, endpoint, proof)?;
-            let gate = gate_of(&self.servers.gate, SERVERS, folder)?;
-            let device = self.servers.device.iter().map(|device| format!("device = {}\n", quoted(device)));
+            let gate = gate_of(self.servers.gate.as_ref(), SERVERS, folder)?;
+            let device = self.servers.device.iter().map(Spanned::get_ref);
+            let device = device.map(|device| format!("device = {}\n", quoted(device)));
             let extent = self.servers.extent.iter().map(|extent| format!("extent = \"{}\"\n", extent.0));
             let device: String = device.chain(extent).collect();
             let objects = quoted(&text_of(&data.join("objects"))?);
@@ -273,7 +301,7 @@ impl Config {
                 format!("node = {index}\nnodes = {forwarders}\n{}", self.listen(folder, &endpoint, proof)?);
             let list: Vec<String> =
                 servers.iter().map(|(_, endpoint, _)| quoted(&endpoint.to_string())).collect();
-            let gate = gate_of(&layer.gate, FORWARDERS, folder)?;
+            let gate = gate_of(layer.gate.as_ref(), FORWARDERS, folder)?;
             let (list, stripe) = (list.join(", "), self.stripe.0);
             write!(config, "\n[[export]]\nservers = [{list}]\nstripe = \"{stripe}\"\ngate = {gate}\n")?;
             writeln!(config, "client = {}", self.client(folder, proof)?)?;
@@ -369,8 +397,8 @@ fn copy_of_policy(layer: &str) -> String {
 }
 
 /// The keys of a layer's gates, as in the configuration of a server.
-fn gate_of(keys: &toml::Table, layer: &str, folder: &Path) -> anyhow::Result<String> {
-    let mut keys = keys.clone();
+fn gate_of(keys: Option<&Spanned<toml::Table>>, layer: &str, folder: &Path) -> anyhow::Result<String> {
+    let mut keys = keys.map(Spanned::get_ref).cloned().unwrap_or_default();
     if let Some(policy) = keys.get_mut(POLICY) {
         *policy = text_of(&folder.join(copy_of_policy(layer)))?.into();
     }
@@ -449,7 +477,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("typed.toml"), "by = \"usr\"\n").unwrap();
         for (gate, part) in [
-            ("{ scheduler = \"x\" }", "the gate of servers: "),
+            (
+                "{ scheduler = \"x\" }",
+                "line 2, `servers = { count = 1, gate = { scheduler = \"x\" } }`: the gate of servers: ",
+            ),
             ("{ policy = 1 }", "policy: expected a file, found 1"),
             ("{ policy = \"typed.toml\" }", "typed.toml, line 1"),
             ("{ policy = \"nowhere.toml\" }", "nowhere.toml cannot be read"),
@@ -458,6 +489,19 @@ mod tests {
                 Config::parse(&format!("name = \"a\"\nservers = {{ count = 1, gate = {gate} }}")).unwrap();
             let failure = config.check_gates(folder.path()).unwrap_err().in_full();
             assert!(failure.contains(part), "{gate}\n{failure}");
+        }
+    }
+
+    #[test]
+    fn a_device_that_there_is_not_is_named_with_its_line() {
+        let beside = tempfile::tempdir().unwrap();
+        for (device, expected) in [
+            ("hd", "line 4, `device = \"hd\"`: the device of servers: unknown device 'hd'"),
+            ("profile:nowhere", "line 4, `device = \"profile:nowhere\"`: the device of servers: "),
+        ] {
+            let text = format!("name = \"a\"\n[servers]\ncount = 1\ndevice = \"{device}\"\n");
+            let failure = Config::parse(&text).unwrap().check_device(beside.path()).unwrap_err().in_full();
+            assert!(failure.starts_with(expected), "{failure}");
         }
     }
 

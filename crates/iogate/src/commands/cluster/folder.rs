@@ -41,6 +41,13 @@ pub(super) fn make(folder: &Path) -> Result<PathBuf, Failure> {
     Ok(folder)
 }
 
+/// Removes a folder in which no cluster has ever been. Who holds it has made it, or has found it empty.
+pub(super) fn remove_if_unused(folder: &Path) {
+    if !folder.join(FILE).exists() {
+        let _ = std::fs::remove_dir_all(folder);
+    }
+}
+
 /// Keeps others from starting and stopping nodes for as long as it is held.
 pub(super) fn hold(folder: &Path) -> Result<File, Failure> {
     open_alone(&folder.join(LOCK), || {

@@ -37,6 +37,8 @@ use crate::state;
 const FILE: &str = "cluster.toml";
 /// Is there if the nodes ask nobody who they are.
 const INSECURE: &str = "insecure";
+/// What to do with data servers that no forwarder is in front of.
+const STRIPED_BY: &str = "add forwarders = { count = 1 } to the cluster's file, or name them in the `servers` of a forwarder of your own";
 /// How long a node may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -53,18 +55,20 @@ pub(crate) fn run(args: &ClusterArgs) -> Result<(), Failure> {
 fn up(args: &ClusterUpArgs) -> Result<(), Failure> {
     let mut config = Config::read(&args.file)?;
     let beside = args.file.parent().unwrap_or(Path::new(""));
-    let policies = config.check_gates(beside)?;
+    let in_file = |failure: Failure| failure.within(format!("the cluster {}", args.file.display()));
+    config.check_device(beside).map_err(in_file)?;
+    let policies = config.check_gates(beside).map_err(in_file)?;
     config.anchor(beside).map_err(Failure::usage)?;
     let folder = folder::make(&folder_of(args.dir.as_deref(), &config.name)?)?;
     let _held = folder::hold(&folder)?;
-    let text = std::fs::read_to_string(&args.file).context("the cluster's file")?;
+    let text = &config.text;
     let copy = folder.join(FILE);
     let proof = config.proof(args.insecure);
     let nodes = config.nodes(&folder, proof)?;
     let running = Process::any(&folder).context("the cluster's folder")?;
     let differs = |path: &Path, text: &str| std::fs::read_to_string(path).is_ok_and(|before| before != text);
     let is_changed =
-        differs(&copy, &text) || policies.iter().any(|(name, text)| differs(&folder.join(name), text));
+        differs(&copy, text) || policies.iter().any(|(name, text)| differs(&folder.join(name), text));
     if running && (is_changed || known_proof(&config, &folder) != proof) {
         let error = anyhow!("the cluster {} is up with another configuration", config.name);
         return Err(Failure::usage(error).hint(format!(
@@ -76,14 +80,19 @@ fn up(args: &ClusterUpArgs) -> Result<(), Failure> {
         // Before anything is written, so that this folder does not look like the running cluster's.
         network::check_unused(&config.name)?;
     }
+    // Nodes' configurations name them.
+    for (name, text) in &policies {
+        write(&folder.join(name), text)?;
+    }
+    if !running {
+        // As before: what cannot be made leaves no cluster that others would find, and nothing to purge.
+        make_data_directories(&nodes).inspect_err(|_| folder::remove_if_unused(&folder))?;
+    }
     if is_changed {
         // Certificates are of the hosts that there were.
         let _ = std::fs::remove_file(folder.join(certificates::AUTHORITY));
     }
-    write(&copy, &text)?;
-    for (name, text) in &policies {
-        write(&folder.join(name), text)?;
-    }
+    write(&copy, text)?;
     if !running {
         prepare(&config, &folder, proof, &nodes)?;
         if let Some(network) = &config.network {
@@ -98,7 +107,8 @@ fn up(args: &ClusterUpArgs) -> Result<(), Failure> {
             None => {}
         }
         if node.role == Role::Server {
-            make_data_directories(&node.config)?;
+            // Somebody may have removed it while others are up.
+            make_data_directories(std::slice::from_ref(node))?;
         }
         write(&folder.join(format!("{}.toml", node.name)), &node.config)?;
         let space = config.network.as_ref().map(|_| network::namespace(&config.name, &node.name));
@@ -109,7 +119,6 @@ fn up(args: &ClusterUpArgs) -> Result<(), Failure> {
             )));
         }
     }
-    let entrances = quoted(entrances(&nodes).join(","));
     let shown = folder.display();
     let file = |name| quoted(folder.join(name).display());
     let flags = match proof {
@@ -122,11 +131,13 @@ fn up(args: &ClusterUpArgs) -> Result<(), Failure> {
             file(certificates::KEY)
         ),
     };
-    print(&format!(
-        "{} is up: {} in {shown}\nuse it by `iogate mount --remote {entrances}{flags} DIRECTORY`\n",
-        config.name,
-        summary(&nodes),
-    ))
+    let use_it = match entrances(&nodes) {
+        Some(entrances) => {
+            format!("use it by `iogate mount --remote {}{flags} DIRECTORY`", quoted(entrances.join(",")))
+        }
+        None => format!("no forwarder stripes files over its servers: {STRIPED_BY}"),
+    };
+    print(&format!("{} is up: {} in {shown}\n{use_it}\n", config.name, summary(&nodes)))
 }
 
 /// Makes what nodes prove themselves by, before the first one starts. Clients of a cluster that has not changed go on with what they have.
@@ -159,23 +170,30 @@ fn summary(nodes: &[Node]) -> String {
     format!("{servers}, {}", units::counted(count(Role::Forwarder), "forwarder", "forwarders"))
 }
 
-/// Where clients connect: the forwarders, or without any the servers.
-fn entrances(nodes: &[Node]) -> Vec<String> {
+/// Where clients connect: the forwarders, or the only server. None of several servers has the files of all: each has its stripes.
+fn entrances(nodes: &[Node]) -> Option<Vec<String>> {
     let of = |role| {
         nodes.iter().filter(move |node| node.role == role).map(|node| node.endpoint.to_string()).collect()
     };
-    let forwarders: Vec<String> = of(Role::Forwarder);
-    if forwarders.is_empty() { of(Role::Server) } else { forwarders }
+    let (forwarders, servers): (Vec<String>, Vec<String>) = (of(Role::Forwarder), of(Role::Server));
+    match (&forwarders[..], &servers[..]) {
+        ([], [_]) => Some(servers),
+        ([], _) => None,
+        _ => Some(forwarders),
+    }
 }
 
-fn make_data_directories(config: &str) -> Result<(), Failure> {
-    let config = crate::commands::serve::config::Config::parse(config)?;
-    for directory in config.export.iter().filter_map(|export| export.directory.as_ref()) {
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(directory)
-            .with_context(|| Attempt::make(format_args!("the data directory {}", directory.display())))?;
+/// Of data servers; forwarders have none.
+fn make_data_directories(nodes: &[Node]) -> Result<(), Failure> {
+    for node in nodes {
+        let config = crate::commands::serve::config::Config::parse(&node.config)?;
+        for directory in config.export.iter().filter_map(|export| export.directory.as_ref()) {
+            std::fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(directory)
+                .with_context(|| Attempt::make(format_args!("the data directory {}", directory.display())))?;
+        }
     }
     Ok(())
 }
@@ -261,7 +279,11 @@ fn status(args: &ClusterStatusArgs) -> Result<(), Failure> {
     let proof = known_proof(&config, &folder);
     let nodes = config.nodes(&folder, proof)?;
     if args.entrances {
-        return print(&format!("{}\n", entrances(&nodes).join(",")));
+        let entrances = entrances(&nodes).ok_or_else(|| {
+            let error = anyhow!("the cluster {} has several data servers and no forwarder", config.name);
+            Failure::usage(error).hint(STRIPED_BY)
+        })?;
+        return print(&format!("{}\n", entrances.join(",")));
     }
     let client = Client::parse(&config.client(&folder, proof)?)?;
     // At once: one that hangs does not answer for seconds.

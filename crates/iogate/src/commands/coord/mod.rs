@@ -14,7 +14,7 @@ use iogate_net::transport::ConnectError;
 use crate::cli::{CoordArgs, CoordCommand, CoordReleaseArgs, CoordStatusArgs};
 use crate::commands::serve::ask;
 use crate::failure::{Failure, in_full};
-use crate::output::print_or_watch;
+use crate::output::{print_or_watch, say};
 
 /// How long a coordinator may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -34,6 +34,9 @@ pub(crate) fn run(args: &CoordArgs) -> Result<(), Failure> {
 fn status(args: &CoordStatusArgs) -> Result<(), Failure> {
     let shown = || -> Result<String, Failure> {
         let status = status_of(&args.coord.coordinators)?;
+        if let Some(warning) = more_than_one(&args.coord.coordinators) {
+            say(warning);
+        }
         Ok(match args.json {
             true => format!("{}\n", serde_json::to_string(&status).context("the status as JSON")?),
             false => status::status(&status),
@@ -59,6 +62,21 @@ fn release(args: &CoordReleaseArgs) -> Result<(), Failure> {
 fn status_of(coordinators: &[Endpoint]) -> Result<Status, Failure> {
     let json = reach(coordinators)?.status().context("the coordinator does not say how it is")?;
     Ok(ask::understood("the coordinator", &json)?)
+}
+
+/// What to say where several of a list lead: none of them knows whom the others have granted a turn. Who does not lead sends clients away.
+fn more_than_one(coordinators: &[Endpoint]) -> Option<String> {
+    if coordinators.len() < 2 {
+        return None;
+    }
+    let leads = |endpoint: &&Endpoint| ask::client(endpoint, EXPORT, PATIENCE).is_ok();
+    let leading: Vec<String> = coordinators.iter().filter(leads).map(Endpoint::to_string).collect();
+    (leading.len() > 1).then(|| {
+        format!(
+            "iogate: {} all lead, and grant the same place at the same time: have them share one etcd (--etcd), or run one of them",
+            leading.join(" and ")
+        )
+    })
 }
 
 /// Connects to the first of some coordinators that leads.

@@ -27,13 +27,15 @@ pub(super) fn run(args: &CoordServeArgs) -> Result<(), Failure> {
         let signal = Some(rustix::process::Signal::KILL);
         rustix::process::set_parent_process_death_signal(signal).context("the end of the parent")?;
     }
+    let (terms, class_names) = args.policy.as_deref().map(terms).transpose()?.unzip();
     let config = CoordinatorConfig {
         table: CoordConfig::parse(&args.rules.join(",")).context("--set").map_err(Failure::usage)?,
         places: all(&args.places, place)?,
         turn_max: all(&args.turn_max, turn_max)?.into_iter().collect(),
         weights: all(&args.weights, weight)?.into_iter().collect(),
         probers: probers(args)?,
-        terms: args.policy.as_deref().map(terms).transpose()?,
+        terms,
+        class_names: class_names.unwrap_or_default(),
         limits: Limits::default(),
     };
     let signals = begin()?;
@@ -53,9 +55,14 @@ pub(super) fn run(args: &CoordServeArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The policy that gates share.
-fn terms(path: &Path) -> Result<Terms, Failure> {
+/// The policy that gates share, and what it calls classes and groups.
+fn terms(path: &Path) -> Result<(Terms, HashMap<u32, String>), Failure> {
     let (shares, _) = policy::read(path)?;
+    let groups = shares.groups.iter();
+    let of_groups = groups.clone().flat_map(|group| &group.names);
+    let names = shares.names.iter().chain(of_groups).map(|(name, class, _)| (name, *class));
+    let names = names.chain(groups.map(|group| (&group.name, group.class)));
+    let names = names.filter_map(|(name, class)| Some((class?.0, name.clone()))).collect();
     let lacks = || {
         let error = anyhow!(
             "--policy {}: expected [global], found none: gates that share it need that",
@@ -63,7 +70,7 @@ fn terms(path: &Path) -> Result<Terms, Failure> {
         );
         Failure::usage(error).hint("docs/policy.md, \"Over many gates\"")
     };
-    Ok(shares.global.ok_or_else(lacks)?.terms)
+    Ok((shares.global.ok_or_else(lacks)?.terms, names))
 }
 
 /// Where it is kept who holds and who waits.

@@ -1,5 +1,6 @@
 //! A coordinator's status for people.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 
 use iogate_core::AppId;
@@ -62,12 +63,24 @@ pub(super) fn status(status: &Status) -> String {
     if let Some(gates) = &status.gates {
         let shared = units::counted(gates.gates as u64, "gate", "gates");
         let classes = units::counted(gates.classes as u64, "class", "classes");
-        line("policy", format!("shared by {shared}; {classes}"));
+        let others = match gates.others {
+            0 => String::new(),
+            others => {
+                let others = units::counted(others as u64, "gate", "gates");
+                format!("; refused: {others} with another file than the coordinator's --policy")
+            }
+        };
+        line("policy", format!("shared by {shared}; {classes}{others}"));
     }
     let gates = status.gates.as_ref();
-    let groups = classes("group", gates.map_or(&[], |gates| &gates.groups));
-    let classes = classes("class", gates.map_or(&[], |gates| &gates.named));
-    for table in [groups, classes, holders(&status.holders), waiters(&status.waiters)] {
+    let groups = gates.map_or(&[][..], |gates| &gates.groups);
+    let named = gates.map_or(&[][..], |gates| &gates.named);
+    for table in [
+        classes("group", groups, &[]),
+        classes("class", named, groups),
+        holders(&status.holders),
+        waiters(&status.waiters),
+    ] {
         if !table.is_empty() {
             write!(out, "\n{table}").expect("text grows");
         }
@@ -99,10 +112,14 @@ fn yes(yes: bool) -> String {
 }
 
 /// What classes, or groups of them, have of a policy that gates share.
-fn classes(what: &str, classes: &[ClassStatus]) -> Table {
+fn classes(what: &str, classes: &[ClassStatus], groups: &[ClassStatus]) -> Table {
     let has_groups = classes.iter().any(|one| one.within.is_some());
     let within = if has_groups { &["group"][..] } else { &[] };
     let mut table = Table::new([&[what][..], within, &["gates", "asks for", "uses", "may use"]].concat());
+    // By its name in the file, also what it is within.
+    let names = groups.iter().chain(classes).filter_map(|one| Some((one.class, one.name.clone()?)));
+    let names: HashMap<u32, String> = names.collect();
+    let called = |class: u32| names.get(&class).cloned().unwrap_or_else(|| called(class));
     for one in classes {
         let rates = [one.demand, one.used, one.held];
         let rates = rates.map(|bytes| format!("{}/s", units::bytes(bytes as f64)));
@@ -112,7 +129,7 @@ fn classes(what: &str, classes: &[ClassStatus]) -> Table {
     table
 }
 
-/// A class for people. What jobs, accounts and applications are called, only those who divide by them know.
+/// A class for people that the policy does not name. What jobs, accounts and applications are called, only those who divide by them know.
 fn called(class: u32) -> String {
     class_called(AppId(class)).unwrap_or_else(|| class.to_string())
 }
@@ -183,4 +200,33 @@ fn finished<'a>(finished: impl Iterator<Item = &'a Finished>) -> Table {
         ]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use iogate_net::coordinator::GatesStatus;
+
+    use super::*;
+
+    #[test]
+    fn classes_are_called_as_in_the_file_and_gates_with_another_one_are_told_of() {
+        let class = |class, name: Option<&str>, within| ClassStatus {
+            class,
+            name: name.map(str::to_owned),
+            within,
+            ..ClassStatus::default()
+        };
+        let gates = GatesStatus {
+            gates: 0,
+            others: 2,
+            named: vec![class(4071597791, Some("backup"), Some(5)), class(12, None, None)],
+            groups: vec![class(5, Some("physics"), None)],
+            ..GatesStatus::default()
+        };
+        let said = status(&Status { gates: Some(gates), ..Status::default() });
+        assert!(said.contains("shared by 0 gates; 0 classes; refused: 2 gates with another file"), "{said}");
+        let row = |name: &str| said.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        assert!(row("backup").contains("physics") && !said.contains("4071597791"), "{said}");
+        assert!(!row("12").is_empty(), "{said}");
+    }
 }

@@ -1,5 +1,7 @@
 //! What a configuration is refused for besides its form, so that `--check` refuses all that a server would when it starts: limits that do
-//! not go together, and what depends on this machine, its users and its files. No store is opened, and nobody is connected to.
+//! not go together, and what depends on this machine, its users, its files and directories. No store is opened, and nobody is connected to.
+
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use iogate_core::units::format_size;
@@ -7,6 +9,7 @@ use iogate_core::wire::PAYLOAD_BYTES_MAX;
 use iogate_net::Endpoint;
 
 use super::config::{Address, Bytes, Config, Export};
+use crate::attempt::Attempt;
 use crate::devices;
 
 impl Config {
@@ -59,6 +62,22 @@ impl Config {
         self.export
             .iter()
             .try_for_each(|export| export.check_here().with_context(|| format!("export `{}`", export.name)))
+    }
+}
+
+impl Config {
+    /// Directories that are not there, or are none.
+    pub(super) fn check_directories(&self) -> anyhow::Result<()> {
+        for export in &self.export {
+            let names = export.names.as_deref().filter(|_| export.servers.is_empty()).map(Path::new);
+            let targets = export.targets.iter().map(PathBuf::as_path);
+            for directory in export.directory.as_deref().into_iter().chain(names).chain(targets) {
+                let looked =
+                    std::fs::read_dir(directory).with_context(|| Attempt::enter(directory.display()));
+                looked.with_context(|| format!("export `{}`", export.name))?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -144,6 +163,29 @@ mod tests {
             let text = format!("{LISTEN}[[export]]\n{export}\n");
             let error = format!("{:#}", Config::parse(&text).unwrap_err());
             assert!(error.contains(&format!("export `default`: {expected}")), "{export}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_directory_that_is_not_there_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().to_str().unwrap();
+        for (export, wrong) in [
+            (format!("directory = \"{folder}\""), None),
+            (format!("directory = \"{folder}/no\""), Some("no")),
+            (format!("names = \"{folder}\"\ntargets = [\"{folder}\", \"{folder}/b\"]"), Some("b")),
+            (format!("names = \"{folder}/n\"\ntargets = [\"{folder}\"]"), Some("n")),
+            ("servers = [\"a:1\"]\nnames = \"a:2\"".into(), None),
+        ] {
+            let config = Config::parse(&format!("{LISTEN}[[export]]\n{export}\n")).unwrap();
+            let said = config.check_directories().err().map(|error| format!("{error:#}"));
+            let expected =
+                wrong.map(|wrong| format!("export `default`: {folder}/{wrong} must be a directory"));
+            assert!(
+                said.as_deref().unwrap_or_default().starts_with(expected.as_deref().unwrap_or_default()),
+                "{said:?}"
+            );
+            assert_eq!(said.is_some(), expected.is_some(), "{export}: {said:?}");
         }
     }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use iogate_core::auto::Storage;
-use iogate_core::sched::param;
+use iogate_core::nearest::{did_you_mean, nearest};
+use iogate_core::sched::{ConfigError, param};
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
 use iogate_engine::Accounts;
 use iogate_vfs::policy_file::{FAIR, Shares};
@@ -52,6 +53,18 @@ impl Gate {
         };
         scheduler.set_node(node);
         GateConfig { scheduler, queue_max: self.queue, depth: self.depth, layout }
+    }
+}
+
+/// The keys of a gate that are no parameters of its scheduler.
+const KEYS: [&str; 6] = ["scheduler", "depth", "queue", "accounts", "fair", "policy"];
+
+/// A parameter that the scheduler does not have may be another key, mistyped.
+fn unknown(name: &str, error: &ConfigError) -> String {
+    let no_param = matches!(error, ConfigError::UnknownParam { near: None, .. });
+    match nearest(name, KEYS.into_iter()).filter(|_| no_param) {
+        Some(near) => format!("unknown key '{name}'; did you mean '{near}'?"),
+        None => error.to_string(),
     }
 }
 
@@ -105,11 +118,12 @@ impl TryFrom<BTreeMap<String, toml::Value>> for Gate {
                         "{name} = {value} and scheduler = \"auto\": what chooses a scheduler chooses its parameters, too"
                     ),
                     None => format!(
-                        "{name} = {value}: expected a key of gates, or the scheduler whose parameter it is, as in scheduler = \"aioli\""
+                        "{name} = {value}: {}expected a key of gates, or the scheduler whose parameter it is, as in scheduler = \"aioli\"",
+                        did_you_mean(&nearest(&name, KEYS.into_iter()))
                     ),
                 });
             }
-            gate.scheduler.set(&name, &text(value)).map_err(|error| error.to_string())?;
+            gate.scheduler.set(&name, &text(value)).map_err(|error| unknown(&name, &error))?;
         }
         Ok(gate)
     }

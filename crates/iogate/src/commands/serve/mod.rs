@@ -37,7 +37,14 @@ pub(crate) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let config = settings(args)?;
     let shares = policy::of_flags(&args.shares)?;
     // Whether it is only checked or served, it is refused for the same, in the same words.
-    config.check_here().map_err(Failure::usage)?;
+    let in_file = |failure: Failure| match &args.config {
+        Some(file) => failure
+            .within(format!("the configuration {}", file.display()))
+            .or_help(|| "docs/security.md says how users, keys and certificates are to be".into()),
+        None => failure,
+    };
+    config.check_here().map_err(|error| in_file(Failure::usage(error)))?;
+    config.check_directories().map_err(|error| in_file(Failure::failed(error)))?;
     if args.check {
         return print("the configuration is right\n");
     }

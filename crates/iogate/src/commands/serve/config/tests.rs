@@ -63,6 +63,8 @@ fn what_is_wrong_is_named() {
             export("directory = \"/s\"\ngate = { age_max = \"1s\" }"),
             &["age_max = \"1s\": expected a key of gates, or the scheduler"],
         ),
+        (export("directory = \"/s\"\ngate = { scheduler = \"fifo\", dept = 3 }"), &["did you mean 'depth'?"]),
+        (export("directory = \"/s\"\ngate = { schduler = \"fifo\" }"), &["did you mean 'scheduler'?"]),
         (export("directory = \"/s\"\ngate = { depth = 0 }"), &["1 to 65536", "found 0"]),
         (export("directory = \"/s\"\ngate = { fair = \"group\" }"), &["fair: expected one of user", "group"]),
         (export("directory = \"/s\"\ngate = { policy = 1 }"), &["policy: expected a file"]),
