@@ -131,7 +131,7 @@ fn bars_of_all_schedulers_stand_beside_each_other() {
     let points: Vec<(&str, &[u64])> = names.iter().map(|name| (*name, &[100][..])).collect();
     let page = html::experiment(&with_makespans(&points));
     let start = page.find("When each application was done").unwrap();
-    let bars = &page[start..start + page[start..].find("<svg").unwrap()];
+    let bars = &page[start..start + page[start..].find("</ul>").unwrap()];
     assert!(bars.contains("last, nodes 2") && !bars.contains("The first"), "{bars}");
 }
 
@@ -139,7 +139,8 @@ fn bars_of_all_schedulers_stand_beside_each_other() {
 fn a_time_s_interval_does_not_reach_below_zero() {
     let page = html::experiment(&with_makespans(&[("fifo", &[100, 3000]), ("sjf", &[200, 2000])]));
     assert!(page.contains("(0 to "), "the interval is wide");
-    assert!(!page.contains("(-"), "{}", &page[page.find("(-").unwrap_or(0)..][..80]);
+    let mut parts = page.split("(-").skip(1);
+    assert!(!parts.any(|part| part.starts_with(|c: char| c.is_ascii_digit())));
 }
 
 #[test]
