@@ -1,8 +1,8 @@
 //! Whether files fit the servers' devices, and whether they lie there as real ones would.
 //!
-//! Files get their extents when these are first touched ([`iogate_core::device::Placement`]). What is accessed at random, and seldom, so lies closer
-//! together than in a file that was there before, and a disk's arm moves less than it would: that is said, and not mended, as it would
-//! change what all earlier results were measured with.
+//! Files get their extents when these are first touched ([`iogate_core::device::Placement`]). What is accessed at random, and
+//! seldom, so lies closer together than in a file that was there before, and a disk's arm moves less than it would: that is said,
+//! and not mended, as it would change what all earlier results were measured with.
 
 use iogate_core::device::Transfer;
 use iogate_core::{Op, Time, units};

@@ -161,12 +161,7 @@ pub(super) static SERVERS: Schema = Schema {
             Is("1MiB"),
             "longest request that they take; longer ones come in several",
         ),
-        key(
-            "extent",
-            Takes::Bytes(1, TIB),
-            Is("256MiB"),
-            "bytes of a file that lie together on the device; as long as the file where a large one is accessed at random",
-        ),
+        key("extent", Takes::Bytes(1, TIB), Is("256MiB"), "bytes of a file that lie together on the device"),
         key(
             "allocation",
             Takes::Choice(&["ext3", "ext4", "xfs"]),
