@@ -1,6 +1,5 @@
 //! The page of an experiment.
 
-use iogate_sim::metrics::Unit;
 use maud::{Markup, html};
 
 use super::heat::{Cell, Heat, heat};
@@ -109,11 +108,8 @@ fn completion(report: &ExperimentReport) -> Markup {
 /// The interval of a metric as far as it is possible: what was never negative has no interval below 0.
 pub(super) fn possible(measured: &Measured) -> Interval {
     let interval = Interval::from(measured.estimate);
-    match measured.unit {
-        Unit::Percent | Unit::Ratio => interval,
-        _ if interval.mean < 0.0 => interval,
-        _ => interval.within(0.0, f64::INFINITY),
-    }
+    let was_negative = interval.mean < 0.0 || measured.values.iter().any(|value| *value < 0.0);
+    if was_negative { interval } else { interval.within(0.0, f64::INFINITY) }
 }
 
 fn sweeps(report: &ExperimentReport) -> Markup {
