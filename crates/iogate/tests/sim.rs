@@ -198,7 +198,7 @@ fn random_accesses_that_come_out_too_fast_are_warned_of() {
         text(&output.stderr).to_owned()
     };
     let warned = said(&[]);
-    assert!(warned.contains("warning: a-0: random accesses are faster here than on a disk"), "{warned}");
+    assert!(warned.contains("warning: a-1: random accesses are faster here than on a disk"), "{warned}");
     assert!(!said(&["--set", "servers.extent=1TiB"]).contains("warning"));
     refused(
         &["sim", "s.toml"],
