@@ -15,6 +15,7 @@ import time
 from typing import TYPE_CHECKING, Any, Callable, Literal, Union, cast
 
 from iogate._extension import extension
+from iogate._numbers import U32_MAX, U64_MAX, within
 from iogate.simulation import Scheduler
 
 if TYPE_CHECKING:
@@ -60,6 +61,10 @@ class Gate:
         **params: Param,
     ) -> None:
         """Makes it; nothing runs in the background."""
+        sizes = {"depth": depth, "queue": queue, "targets": targets}
+        for name, value in sizes.items():
+            within(name, value, 0, U32_MAX)
+        within("stripe", stripe, 0, U64_MAX)
         self._clock = clock
         self._gate = extension().Gate(
             scheduler, _texts(params), depth=depth, queue=queue, stripe=stripe, targets=targets
@@ -96,9 +101,15 @@ class Gate:
 
         Raises:
             BlockingIOError: The gate is full; there is room once something is complete.
+            OverflowError: A number is larger than there can be, or negative.
             ValueError: There is no such request.
             RuntimeError: The gate is draining, or its scheduler does what it must not.
         """
+        within("file", file, 0, U64_MAX)
+        within("offset", offset, 0, U64_MAX)
+        within("bytes", bytes, 0, U32_MAX)
+        within("app", app, 0, U32_MAX)
+        within("target", target, 0, U32_MAX)
         number = self._gate.submit(self._now(now), file, op, offset, bytes, app, target, issued, tag)
         return cast("int", number)
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Callable, Literal, Protocol, Union, cast
 
 from iogate._extension import extension
+from iogate._numbers import U64_MAX, within
 
 if TYPE_CHECKING:
     from iogate import _native
@@ -45,6 +46,10 @@ class Scheduler(Protocol):
         """
 
 
+SEEDS_MAX = 100_000
+"""The most seeds of a point, as of a scenario's `repetitions`."""
+
+
 def simulate(  # noqa: PLR0913
     scenario: str | os.PathLike[str],
     *,
@@ -71,9 +76,15 @@ def simulate(  # noqa: PLR0913
     Raises:
         OSError: The file cannot be read.
         ValueError: Something is wrong with the scenario or what is set.
+        TypeError: `quick` is neither True nor False, or a setting is no value.
         RuntimeError: A run fails, or a scheduler does what it must not.
         Exception: Whatever a scheduler, or the handler of a signal, raises; it ends the runs.
     """
+    if not isinstance(quick, bool):
+        raise TypeError(f"quick: expected True or False, found {quick!r}")
+    if seeds is not None and not 1 <= seeds <= SEEDS_MAX:
+        raise ValueError(f"seeds = {seeds} is out of range: expected 1 to {SEEDS_MAX}")
+    within("threads", threads, 0, U64_MAX)
     text = os.fspath(scenario)
     is_text = isinstance(scenario, str) and ("\n" in text or ("=" in text and not os.path.exists(text)))
     settings = _settings(set)

@@ -349,7 +349,10 @@ def release(held: Turn) -> None:
 
     Raises:
         TurnLost: It was lost meanwhile.
+        TypeError: That is no turn.
     """
+    if not isinstance(held, Turn):
+        raise TypeError(f"release: expected a turn, as iogate.acquire gives one, found {held!r}")
     held.release()
 
 

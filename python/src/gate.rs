@@ -150,6 +150,11 @@ fn chosen(scheduler: &Bound<'_, PyAny>, params: &[(String, String)]) -> PyResult
             ))),
         };
     };
+    if name == "auto" {
+        return Err(PyValueError::new_err(
+            "scheduler 'auto' needs an engine: nothing runs between calls here; name one",
+        ));
+    }
     let mut config = SchedulerConfig::by_name(&name).map_err(refused)?;
     params.iter().try_for_each(|(name, value)| config.set(name, value).map_err(refused))?;
     Ok(Some(config))

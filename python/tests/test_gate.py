@@ -165,6 +165,14 @@ def test_requests_that_there_cannot_be(arguments: dict[str, Any], said: str) -> 
     assert len(gate) == 0
 
 
+@pytest.mark.parametrize(("name", "value"), [("file", -1), ("offset", 2**64), ("bytes", 2**40), ("app", -1)])
+def test_a_number_that_is_out_of_range_has_its_name(name: str, value: int) -> None:
+    gate = iogate.Gate()
+    with pytest.raises(OverflowError, match=f"^{name} = {value} is out of range: expected 0 to "):
+        request: dict[str, Any] = {"file": 1, "op": "read", "offset": 0, "bytes": 10, name: value}
+        gate.submit(**request)
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "said"),
     [
@@ -173,7 +181,8 @@ def test_requests_that_there_cannot_be(arguments: dict[str, Any], said: str) -> 
         ({"scheduler": "hbrr", "quantum": 0}, ValueError, "out of range"),
         ({"depth": 0}, ValueError, "depth"),
         ({"targets": 0}, ValueError, "targets"),
-        ({"queue": -1}, OverflowError, "out of range"),
+        ({"queue": -1}, OverflowError, "^queue = -1 is out of range: expected 0 to 4294967295$"),
+        ({"scheduler": "auto"}, ValueError, "^scheduler 'auto' needs an engine"),
         ({"scheduler": 3}, TypeError, "insert\\(request\\) and pick\\(now\\)"),
         ({"scheduler": None, "quantum": 3}, TypeError, "quantum"),
     ],

@@ -160,6 +160,11 @@ def test_without_a_block(coordinator: Coordinator, place: str) -> None:
     assert coordinator.holding(place) == 0
 
 
+def test_what_is_no_turn_is_not_released() -> None:
+    with pytest.raises(TypeError, match="release: expected a turn, as"):
+        iogate.release(None)  # type: ignore[arg-type]
+
+
 def test_a_turn_that_is_forgotten_ends(coordinator: Coordinator, place: str) -> None:
     with pytest.warns(ResourceWarning, match="was not released"):
         iogate.acquire(place)

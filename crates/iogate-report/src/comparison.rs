@@ -7,7 +7,7 @@ use iogate_sim::metrics::Better;
 use crate::run::{Report, Run};
 use crate::status::{chosen, dispatches, tables};
 use crate::table::Table;
-use crate::units::{bytes, count, rate, time};
+use crate::units::{bytes, count, counted, rate, time};
 
 /// One run in full: settings, totals, operations, waits, applications.
 pub fn run(run: &Run) -> String {
@@ -19,13 +19,12 @@ pub fn run(run: &Run) -> String {
     line("requests", format!("{} ({})", count(gate.requests()), bytes(gate.bytes() as f64)));
     line("dispatches", count(gate.dispatches()));
     line("makespan", format!("{} ({})", time(run.makespan_ns as f64), rate(gate.bytes(), run.makespan_ns)));
-    line("busy", format!("{}, {} repositions", time(run.device_busy_ns as f64), count(run.repositions)));
+    let repositions = counted(run.repositions, "reposition", "repositions");
+    line("busy", format!("{}, {repositions}", time(run.device_busy_ns as f64)));
     if run.held_back > 0 {
         let total = time(run.held_back_ns as f64);
-        line(
-            "held back",
-            format!("{} requests that found the gate full, {total} altogether", count(run.held_back)),
-        );
+        let held_back = counted(run.held_back, "request", "requests");
+        line("held back", format!("{held_back} that found the gate full, {total} altogether"));
     }
     if let Some(choice) = &gate.choice {
         out.push_str(&chosen(choice));

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 
-use iogate_core::{Op, Time};
+use iogate_core::{FileId, Op, Time};
 use iogate_sim::world::{Observer, Phase, Served};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -21,6 +21,7 @@ const APPS_FROM: u64 = 1_000_000;
 pub struct Perfetto<W: Write> {
     out: W,
     app_names: HashMap<u32, String>,
+    file_names: HashMap<FileId, String>,
     events_left: u64,
     events_max: u64,
     /// Processes and threads that have a name.
@@ -55,6 +56,7 @@ impl<W: Write> Perfetto<W> {
         let mut perfetto = Perfetto {
             out,
             app_names: app_names.into_iter().collect(),
+            file_names: HashMap::new(),
             events_left: events_max,
             events_max,
             named: HashSet::new(),
@@ -65,6 +67,15 @@ impl<W: Write> Perfetto<W> {
         };
         perfetto.failed = perfetto.out.write_all(b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[").err();
         perfetto
+    }
+
+    /// Names files, which are called by their ids otherwise. Of several names of one the first counts.
+    #[must_use]
+    pub fn with_files(mut self, names: impl IntoIterator<Item = (FileId, String)>) -> Perfetto<W> {
+        for (file, name) in names {
+            self.file_names.entry(file).or_insert(name);
+        }
+        self
     }
 
     /// Completes the trace and returns what it was written to.
@@ -143,10 +154,13 @@ impl<W: Write> Observer for Perfetto<W> {
             self.name("thread_name", at, &format!("dispatches {}", at.1));
         }
         let op = if served.op == Op::Read { "read" } else { "write" };
-        let args = json!({
-            "op": op, "file": served.file.to_string(), "offset": served.offset, "bytes": served.bytes,
-            "requests": served.requests,
-        });
+        let file = self.file_names.get(&served.file).cloned().unwrap_or_else(|| served.file.to_string());
+        let mut args = json!({ "op": op, "file": file, "offset": served.offset, "bytes": served.bytes });
+        // A page cache's transfers are of no request: a count of 0 would look like a fault.
+        match served.requests {
+            0 => args["by"] = "cache".into(),
+            requests => args["requests"] = requests.into(),
+        }
         let app = app_name(&self.app_names, served.app.0);
         self.slice(&app, at, served.start, served.end, args);
     }
@@ -229,6 +243,19 @@ mod tests {
         let names: Vec<&Value> =
             events.iter().filter(|event| event["ph"] == "M").map(|event| &event["args"]["name"]).collect();
         assert_eq!(names, ["server 2", "dispatches 1", "dispatches 2", "ior \"1\"", "rank 3"]);
+    }
+
+    #[test]
+    fn files_have_names_and_what_a_cache_transfers_is_of_no_request() {
+        let names = [(FileId(9), "ior: file".to_owned()), (FileId(9), "other: file".to_owned())];
+        let mut perfetto = Perfetto::new(Vec::new(), [], EVENTS_MAX).with_files(names);
+        perfetto.served(&Served { requests: 0, ..served(0, 10) });
+        let events = events(&perfetto.finish().unwrap());
+        let args = &events.iter().find(|event| event["ph"] == "X").unwrap()["args"];
+        assert_eq!(
+            args,
+            &json!({ "op": "write", "file": "ior: file", "offset": 4096, "bytes": 512, "by": "cache" })
+        );
     }
 
     #[test]

@@ -96,6 +96,8 @@ fn scale(value: f64, unit: Unit) -> (f64, String) {
             let (divisor, name) = prefix(value, BYTES);
             (1.0 / divisor, if unit == Unit::Bytes { name.to_owned() } else { format!("{name}/s") })
         }
+        // Small runs take seconds of a core, of which hours have no digit left.
+        Unit::CoreHours if value > 0.0 && value < 0.05 => (3600.0, "core s".to_owned()),
         Unit::CoreHours => (1.0, "core h".to_owned()),
         Unit::Percent => (1.0, "%".to_owned()),
         Unit::Count | Unit::Ratio => return (1.0, String::new()),
@@ -169,6 +171,8 @@ mod tests {
         assert_eq!(super::estimate(&of(1.25, Some(0.0009)), Unit::Ratio), "1.25 \u{b1} <0.001");
         assert_eq!(super::estimate(&of(0.0, Some(0.0)), Unit::Seconds), "0 \u{b1} 0 s");
         assert_eq!(super::quantity(0.5, Unit::Percent), "0.50 %");
+        assert_eq!(super::estimate(&of(0.002, Some(0.0001)), Unit::CoreHours), "7.20 \u{b1} 0.36 core s");
+        assert_eq!(super::estimate(&of(0.35, Some(0.0001)), Unit::CoreHours), "0.35 \u{b1} <0.001 core h");
     }
 
     #[test]

@@ -87,7 +87,7 @@ fn groups_are_shown_with_what_is_in_them() {
     ];
     assert_eq!(rows[..5], expected, "{text}");
     assert!(text.contains("\n  member-0 "), "{text}");
-    assert!(text.contains("1 point, 1 run each"), "{text}");
+    assert!(text.contains("1 point, 1 run each; one alone has no interval"), "{text}");
     let csv = report.csv();
     assert!(
         csv.contains("\ngroup,staff,share,ratio,1,0.75,") && csv.contains("\nclass,guest,share,"),
@@ -104,6 +104,72 @@ fn groups_are_shown_with_what_is_in_them() {
         "{text}"
     );
     assert!(!invented::comparison().text().contains("group"), "without groups there is no such table");
+}
+
+/// A report with these schedulers, each of which has one run for each of these makespans.
+fn with_makespans(points: &[(&str, &[u64])]) -> ExperimentReport {
+    let mut report = ExperimentReport::new("Makespans", "iogate", 0.95);
+    for (scheduler, makespans) in points {
+        let run = |ms: &u64| {
+            let (mut run, _) = invented::run("fifo", 2, 8, *ms);
+            run.makespan = Span::from_millis(*ms);
+            run.apps.iter_mut().for_each(|app| app.end = app.start + Span::from_millis(*ms));
+            run
+        };
+        for nodes in ["1", "2"] {
+            let settings = [("scheduler", *scheduler), ("nodes", nodes)];
+            let settings = settings.map(|(key, value)| (key.to_owned(), value.to_owned()));
+            report.add(settings.into(), &makespans.iter().map(run).collect::<Vec<_>>(), None);
+        }
+    }
+    report
+}
+
+#[test]
+fn bars_of_all_schedulers_stand_beside_each_other() {
+    let names = ["fifo", "a", "b", "c", "d", "e", "f", "last"];
+    let points: Vec<(&str, &[u64])> = names.iter().map(|name| (*name, &[100][..])).collect();
+    let page = html::experiment(&with_makespans(&points));
+    let start = page.find("When each application was done").unwrap();
+    let bars = &page[start..start + page[start..].find("</ul>").unwrap()];
+    assert!(bars.contains("last, nodes 2") && !bars.contains("The first"), "{bars}");
+}
+
+#[test]
+fn a_time_s_interval_does_not_reach_below_zero() {
+    let page = html::experiment(&with_makespans(&[("fifo", &[100, 3000]), ("sjf", &[200, 2000])]));
+    let start = page.find("When each application was done").unwrap();
+    let bars = &page[start..start + page[start..].find("<h2").unwrap()];
+    assert!(bars.contains("(0 to ") && !bars.contains("(-"), "{bars}");
+}
+
+#[test]
+fn where_the_baseline_is_best_nothing_is_gained_by_itself() {
+    let page = html::experiment(&with_makespans(&[("fifo", &[100, 101]), ("sjf", &[200, 201])]));
+    assert!(page.contains("is best") && !page.contains("completion time at best"));
+}
+
+#[test]
+fn one_run_is_no_plural() {
+    let (run, _) = invented::run("fifo", 2, 8, 0);
+    let mut report = ExperimentReport::new("One", "iogate", 0.95);
+    report.add(Vec::new(), &[run], None);
+    let page = html::experiment(&report);
+    assert!(page.contains("<b>1</b><span>run</span>"), "{}", &page[page.find("figures").unwrap()..][..400]);
+}
+
+#[test]
+fn names_that_differ_at_their_end_do_so_in_pictures() {
+    let (mut run, _) = invented::run("fifo", 2, 8, 0);
+    for (index, app) in run.apps.iter_mut().enumerate() {
+        app.name = format!("an-application-with-a-very-long-name-{index}");
+    }
+    let mut report = ExperimentReport::new("Names", "iogate", 0.95);
+    report.add(Vec::new(), &[run], None);
+    let page = html::experiment(&report);
+    for index in 0..2 {
+        assert!(page.contains(&format!(">an-applic\u{2026}g-name-{index}<")), "{index}");
+    }
 }
 
 /// The form of the JSON is a promise: a file stored by this version is read by later ones.

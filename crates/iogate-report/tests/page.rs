@@ -111,6 +111,14 @@ fn a_comparison_says_how_much_better() {
 }
 
 #[test]
+fn one_of_a_thing_is_no_plural() {
+    let one = Run { repositions: 1, held_back: 1, ..run("one", "fifo") };
+    let text = comparison::run(&one);
+    assert!(text.contains(", 1 reposition\n"), "{text}");
+    assert!(text.contains("1 request that found the gate full"), "{text}");
+}
+
+#[test]
 fn lines_for_spreadsheets_are_quoted_where_needed() {
     let csv = report().csv();
     let mut lines = csv.lines();

@@ -13,6 +13,9 @@ pub const LINE_BYTES_MAX: usize = 64 * 1024;
 /// The most targets that a trace may name.
 pub const TARGETS_MAX: u32 = 4096;
 
+/// What messages call a column that the header does not have.
+const AFTER: &str = "after the last";
+
 /// Names that are not numbers get ids from here on, so that they never meet a number.
 const FIRST_WORD_ID: u64 = 1 << 63;
 
@@ -252,12 +255,7 @@ impl<R: BufRead> TraceReader<R> {
         let lines = &self.lines;
         if lines.fields() > self.columns.len() {
             let number = self.columns.len() + 1;
-            return Err(lines.field_error(
-                number,
-                "none",
-                "the end of the line",
-                Some(lines.raw(number - 1)),
-            ));
+            return Err(lines.field_error(number, AFTER, "the end of the line", Some(lines.raw(number - 1))));
         }
         self.rows += 1;
         let mut row = Row {
@@ -460,7 +458,7 @@ impl<R: BufRead> Lines<R> {
             // To the CSV parser a bare CR ends a record too; what follows it must not be lost.
             let rest = String::from_utf8_lossy(&self.line[read..]);
             let expected = "the end of the line, which is LF or CRLF";
-            return Err(self.field_error(count + 1, "none", expected, Some(format!("\r{rest}").into())));
+            return Err(self.field_error(count + 1, AFTER, expected, Some(format!("\r{rest}").into())));
         }
         Ok(())
     }

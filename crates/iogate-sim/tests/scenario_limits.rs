@@ -140,3 +140,86 @@ fn a_random_device_may_take_hours() {
     let result = simulate(&plan.points[0].scenario, 1, &mut ()).unwrap();
     assert!(!result.cut_off && result.makespan > Span::from_secs(3_600));
 }
+
+#[test]
+fn a_file_that_is_larger_than_its_device_is_refused() {
+    let random = ["app.ior.pattern=random", "app.ior.op=read", "app.ior.bytes=4MiB", "app.ior.request=4KiB"];
+    let of = |more: &[&'static str]| [&random[..], more].concat();
+    says(
+        &of(&["servers.device=aioli-ide", "app.ior.file_bytes=1TiB"]),
+        "ior has a file of 1TiB, of which a server gets 1TiB: its device ('aioli-ide') has ",
+    );
+    read(&of(&["servers.device=aioli-ide", "app.ior.file_bytes=1TiB", "servers.nodes=16"])).unwrap();
+    read(&of(&["app.ior.file_bytes=4194303TiB"])).unwrap();
+}
+
+/// Extents are given out by first use: that is said where it would make a disk look faster than it is.
+#[test]
+fn random_accesses_that_first_use_draws_together_are_named() {
+    let random = ["app.ior.pattern=random", "app.ior.op=read", "app.ior.bytes=4MiB", "app.ior.request=4KiB"];
+    let sparse = |more: &[&'static str]| {
+        read(&[&random[..], more].concat()).unwrap().points[0].scenario.sparse().join("\n")
+    };
+    let said = sparse(&["servers.device=hdd", "app.ior.file_bytes=900GiB"]);
+    assert!(said.contains("ior: random accesses are faster here than on a disk"), "{said}");
+    assert!(said.contains("900GiB of a file in 3600 extents and gets 8192 requests"), "{said}");
+    assert!(said.contains("servers.extent = \"1TiB\""), "{said}");
+    for fits in [
+        &["servers.device=hdd", "app.ior.file_bytes=900GiB", "servers.extent=1TiB"][..],
+        &["servers.device=hdd", "app.ior.file_bytes=4GiB"],
+        &["servers.device=ssd-s4500-960g", "app.ior.file_bytes=200GiB"],
+        &["app.ior.file_bytes=900GiB"],
+    ] {
+        assert_eq!(sparse(fits), "", "{fits:?}");
+    }
+}
+
+fn read_text(text: &str, settings: &[&str]) -> Result<Plan, String> {
+    let settings: Vec<String> = settings.iter().map(|text| (*text).to_owned()).collect();
+    let open = |_: &str| Err("there are no files".to_owned());
+    Plan::read(&Source { name: "x", text, settings: &settings, quick: false, open: &open })
+        .map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_quick_form_that_is_not_asked_for_is_checked_all_the_same() {
+    let wrong = format!("{BASE}[quick]\nservers.nodez = 3\n");
+    let message = read_text(&wrong, &[]).unwrap_err();
+    assert!(message.starts_with("x:15: unknown key 'nodez' in servers"), "{message}");
+    let right = format!("{BASE}[quick]\nservers.nodes = 3\napp.ior.request = '4KiB'\n");
+    read_text(&right, &[]).unwrap();
+    read_text(&right, &["app.ior.bytes=2MiB"]).unwrap();
+}
+
+#[test]
+fn a_table_that_is_there_twice_is_named_once() {
+    let text =
+        BASE.replace("[[app]]", "[app]") + "[app]\nname = 'two'\nprocesses = 1\npattern = 'contiguous'\n";
+    assert_eq!(
+        read_text(&text, &[]).unwrap_err(),
+        "x:14: [app] is there twice, first in line 7: write [[app]] for each"
+    );
+    let text = BASE.to_owned() + "[servers]\nstripe = 4096\n";
+    assert_eq!(
+        read_text(&text, &[]).unwrap_err(),
+        "x:14: [servers] is there twice, first in line 4: put its keys into one"
+    );
+}
+
+#[test]
+fn a_setting_s_list_without_a_bracket_is_no_word() {
+    says(&["app.ior.bytes=[1MiB"], "a list without its ']': expected one as in [1, 2]");
+    says(&["servers.gate.scheduler=[fifo"], "a list without its ']'");
+    says(&["servers.gate.scheduler=fifo]"], "a list without its '['");
+    read(&["servers.gate.scheduler=[fifo, aioli]"]).unwrap();
+}
+
+#[test]
+fn a_scheduler_s_parameter_has_its_path_and_one_of_a_thing_is_no_plural() {
+    says(&["servers.gate={ scheduler = 'app-window', window = 1 }"], "servers.gate.window = '1': expected ");
+    says(
+        &["fault=[{ kind = 'slow-server', server = 3, factor = 2.0 }]"],
+        "fault.0.server = 3: there is 1 server; expected 0",
+    );
+    says(&["app.io.bytes=1"], "there is no 'io': expected 0, ior or *");
+}

@@ -61,16 +61,22 @@ fn refusals_name_line_column_and_what_was_expected() {
         ("time_us,app,client,file,op,offset\n", "line 1, column 7 (header): expected the column bytes"),
         ("time_us,app,app\n", "line 1, column 3 (header): expected each column once, found 'app'"),
         ("H\n0,1,1,1,r,0\n", "line 2, column 7 (bytes): expected a value, found the end of the line"),
-        ("H\n0,1,1,1,r,0,8,9\n", "line 2, column 8 (none): expected the end of the line, found '9'"),
+        (
+            "H\n0,1,1,1,r,0,8,9\n",
+            "line 2, column 8 (after the last): expected the end of the line, found '9'",
+        ),
         (
             "H\n0,1,1,1,r,0,8\n\n-1,1,1,1,r,0,8\n",
             "line 4, column 1 (time_us): expected a time in microseconds",
         ),
         ("H\r\n0,1,1,1,r,0,8\r\n1.2345,1,1,1,r,0,8\r\n", "line 3, column 1 (time_us)"),
-        ("H\r0,1,1,1,r,0,8\r", "line 1, column 8 (none): expected the end of the line, which is LF or CRLF"),
+        (
+            "H\r0,1,1,1,r,0,8\r",
+            "line 1, column 8 (after the last): expected the end of the line, which is LF or CRLF",
+        ),
         (
             "H\n0,1,1,1,r,0,8\r1,1,1,1,r,8,8\n",
-            "line 2, column 8 (none): expected the end of the line, which is LF or CRLF, found '\\r1,1,1,1,r,8,8'",
+            "line 2, column 8 (after the last): expected the end of the line, which is LF or CRLF, found '\\r1,1,1,1,r,8,8'",
         ),
         ("H\n1.,1,1,1,r,0,8\n", "found '1.'"),
         ("H\n1e3,1,1,1,r,0,8\n", "found '1e3'"),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// What the folder of each case has: `dir`, which is empty; `full`, which is not; `mnt`; and these.
-const FILES: [(&str, &str); 7] = [
+const FILES: [(&str, &str); 10] = [
     ("file", "x\n"),
     ("t.csv", "time_us,app,client,file,op,offset,bytes\n0,1,1,a,r,0,8\n"),
     ("late.csv", "time_us,app,client,file,op,offset,bytes\n18446744073709551.615,1,1,a,r,0,8\n"),

@@ -185,6 +185,32 @@ fn a_run_that_cannot_end_says_who_waits() {
     assert!(table.contains("1 run was ended by the time limit"), "{table}");
 }
 
+/// Extents in the order of first use make a disk faster at random accesses than one with the same file.
+#[test]
+fn random_accesses_that_come_out_too_fast_are_warned_of() {
+    let sparse = SCENARIO.replace("strided", "random").replace("64KiB\"", "64KiB\"\nfile_bytes = \"800GiB\"");
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("s.toml"), sparse).unwrap();
+    let args = ["sim", "s.toml", "--seeds", "1", "--set", "servers.gate.scheduler=fifo"];
+    let said = |more: &[&str]| {
+        let output = iogate(&[&args[..], more].concat(), folder.path());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stderr).to_owned()
+    };
+    let warned = said(&[]);
+    assert!(warned.contains("warning: a-1: random accesses are faster here than on a disk"), "{warned}");
+    assert!(!said(&["--set", "servers.extent=1TiB"]).contains("warning"));
+    refused(
+        &["sim", "s.toml"],
+        &[(
+            "s.toml",
+            &SCENARIO.replace("strided", "random").replace("64KiB\"", "64KiB\"\nfile_bytes = \"900TiB\""),
+        )],
+        2,
+        &["s.toml:", "has a file of 900TiB, of which a server gets 450TiB: its device ('hdd') has "],
+    );
+}
+
 /// What took long is not lost with the one form of it that has no room.
 #[test]
 fn a_form_that_cannot_be_written_takes_no_other_with_it() {
@@ -200,7 +226,7 @@ fn a_form_that_cannot_be_written_takes_no_other_with_it() {
         let output = iogate(args, at);
         assert_eq!(output.status.code(), Some(1), "{args:?}");
         assert!(text(&output.stdout).contains(shown), "{args:?}: {}", text(&output.stdout));
-        assert!(text(&output.stderr).contains("cannot be written: No space left"), "{args:?}");
+        assert!(text(&output.stderr).contains("/dev/full cannot be written: No space left"), "{args:?}");
     }
     assert!(std::fs::read_to_string(at.join("c.csv")).unwrap().starts_with("servers.gate.scheduler,of"));
 }

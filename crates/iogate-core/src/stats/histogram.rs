@@ -109,16 +109,26 @@ impl Histogram {
     /// The smallest value that at least the fraction `q` (0 to 1) of all values do not exceed, rounded up to the
     /// end of its bucket; 0 if none.
     pub fn quantile(&self, q: f64) -> u64 {
+        let bucket = self.bucket_at(q);
+        bucket.map_or(0, |bucket| buckets::end_of::<BITS>(bucket).clamp(self.min(), self.max))
+    }
+
+    /// The same rounded down to the beginning of its bucket: exact for round values, as most sizes are.
+    pub fn round_quantile(&self, q: f64) -> u64 {
+        let start =
+            |bucket: usize| bucket.checked_sub(1).map_or(0, |before| buckets::end_of::<BITS>(before) + 1);
+        self.bucket_at(q).map_or(0, |bucket| start(bucket).clamp(self.min(), self.max))
+    }
+
+    /// The bucket that has the value of this rank; `None` if there are no values.
+    fn bucket_at(&self, q: f64) -> Option<usize> {
         let rank = buckets::rank(self.count, q);
         let mut seen = 0;
-        for (bucket, &n) in self.buckets.iter().enumerate() {
+        self.buckets.iter().position(|&n| {
             // Counts may come from another program.
             seen = n.saturating_add(seen);
-            if seen >= rank {
-                return buckets::end_of::<BITS>(bucket).clamp(self.min(), self.max);
-            }
-        }
-        0
+            seen >= rank
+        })
     }
 
     /// The filled buckets in ascending order: (largest value of the bucket, count).
@@ -175,6 +185,20 @@ mod tests {
         let mut h = Histogram::default();
         (1..=20).for_each(|v| h.record(u64::from(v > 11)));
         assert_eq!((h.quantile(0.55), h.quantile(0.56)), (0, 1));
+    }
+
+    #[test]
+    fn a_round_value_is_its_own_quantile() {
+        for round in [0, 7, 4096, 4608, 288 << 10, 1 << 40, 15 << 60] {
+            let mut h = Histogram::default();
+            (0..100).for_each(|_| h.record(round));
+            h.record(u64::MAX);
+            assert_eq!([0.5, 0.95, 0.99].map(|q| h.round_quantile(q)), [round; 3]);
+        }
+        assert_eq!(Histogram::default().round_quantile(0.5), 0);
+        let mut h = Histogram::default();
+        (1..=100).for_each(|v| h.record(v));
+        assert_eq!((h.round_quantile(0.5), h.round_quantile(1.0)), (48, 96));
     }
 
     #[test]

@@ -102,7 +102,8 @@ pub struct OpSummary {
     pub dispatch_sizes: Vec<SizeClass>,
 }
 
-/// A distribution in a few numbers. Quantiles are at most an eighth above the true value.
+/// A distribution in a few numbers. Quantiles are at most an eighth above the true value, of sizes at most a ninth below it: round
+/// sizes are exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[allow(missing_docs, reason = "the names say it")]
@@ -298,8 +299,8 @@ impl OpSummary {
             bytes: op.request_bytes.sum(),
             dispatches: op.dispatch_bytes.count(),
             failed: op.failed,
-            request_bytes: (&op.request_bytes).into(),
-            dispatch_bytes: (&op.dispatch_bytes).into(),
+            request_bytes: sizes(&op.request_bytes),
+            dispatch_bytes: sizes(&op.dispatch_bytes),
             requests_per_dispatch: (&op.dispatch_requests).into(),
             offset_distance_bytes: (&op.offset_distance_bytes).into(),
             waiting_ns: (&op.waiting_ns).into(),
@@ -322,6 +323,12 @@ impl From<&Histogram> for Distribution {
             max: histogram.max(),
         }
     }
+}
+
+/// A distribution of sizes, most of which are round.
+fn sizes(histogram: &Histogram) -> Distribution {
+    let [p50, p95, p99] = [0.5, 0.95, 0.99].map(|q| histogram.round_quantile(q));
+    Distribution { p50, p95, p99, ..histogram.into() }
 }
 
 fn conflict_name(conflict: Conflict) -> &'static str {

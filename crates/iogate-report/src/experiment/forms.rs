@@ -40,8 +40,10 @@ impl ExperimentReport {
         } else {
             format!("{least} to {most} runs")
         };
-        let interval =
-            format!("\u{b1} is the {} % confidence interval", units::number(self.confidence * 100.0));
+        let interval = match most {
+            0 | 1 => "one alone has no interval: take more seeds".to_owned(),
+            _ => format!("\u{b1} is the {} % confidence interval", units::number(self.confidence * 100.0)),
+        };
         let points = counted(self.points.len() as u64, "point", "points");
         writeln!(out, "\n{points}, {runs} each; {interval}").expect("text grows");
         let cut_off: u64 = self.points.iter().map(|point| point.cut_off).sum();

@@ -3,7 +3,7 @@
 use maud::html;
 
 use super::axis::Axis;
-use super::{LEFT, picture, run_class};
+use super::{LEFT, picture, run_class, shortened};
 use crate::run::{Report, Run};
 use crate::units::time;
 
@@ -40,7 +40,7 @@ pub(super) fn completion(report: &Report) -> maud::Markup {
         (axis.grid(0.0, bottom))
         @for (index, (name, values)) in groups.iter().enumerate() {
             @let top = 8.0 + index as f64 * (group_height + GAP);
-            text x=(LEFT - 12.0) y=(top + group_height / 2.0 + 4.0) text-anchor="end" .strong[*name == "all"] { (name) }
+            text x=(LEFT - 12.0) y=(top + group_height / 2.0 + 4.0) text-anchor="end" .strong[*name == "all"] { (shortened(name)) }
             @for (run, value) in values.iter().enumerate() {
                 @if let Some(value) = value {
                     @let (y, length) = (top + run as f64 * (BAR + 2.0), axis.length(*value));

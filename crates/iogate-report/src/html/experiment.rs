@@ -5,8 +5,8 @@ use maud::{Markup, html};
 use super::heat::{Cell, Heat, heat};
 use super::sizes::{Classes, Columns, Distribution, sizes, sizes_key};
 use super::sweep::Sweep;
-use super::whiskers::{Bars, Groups, groups};
-use super::{figure, phases, shell};
+use super::whiskers::{Bars, Groups, groups_called};
+use super::{figure, phases, shell, shortened};
 use crate::claims::Interval;
 use crate::experiment::{ClassPoint, Definition, ExperimentReport, Measured, Of, Point, Situations};
 use crate::units::{bytes, count, number, time};
@@ -16,7 +16,8 @@ const JUDGED: &str = "completion_mean";
 /// Metrics whose sweeps are shown at once; those of all others are a click away.
 const SWEPT: [&str; 2] = [JUDGED, "bandwidth"];
 
-const BARS_MAX: usize = 8;
+/// Points whose bars stand beside each other: more have no colours of their own.
+const BARS_MAX: usize = 16;
 const BAR_APPS_MAX: usize = 16;
 const DISTRIBUTIONS_MAX: usize = 4;
 const ROWS_MAX: usize = 150;
@@ -47,11 +48,11 @@ fn figures(report: &ExperimentReport, situations: Option<&Situations>) -> Markup
     let runs: usize = report.points.iter().map(|point| point.seeds.len()).sum();
     let cut_off: u64 = report.points.iter().map(|point| point.cut_off).sum();
     let cells = || situations.into_iter().flat_map(|all| &all.rows).flat_map(|(_, cells)| cells).flatten();
-    let most = cells().filter(|best| best.clear).max_by(|a, b| a.gain.total_cmp(&b.gain));
+    let most = cells().filter(|best| best.clear && best.gain > 0.0).max_by(|a, b| a.gain.total_cmp(&b.gain));
     html! {
         div.figures {
             (figure(&count(report.points.len() as u64), if report.points.len() == 1 { "point" } else { "points" }))
-            (figure(&count(runs as u64), "runs, over all points and seeds"))
+            (figure(&count(runs as u64), if runs == 1 { "run" } else { "runs, over all points and seeds" }))
             (figure(&format!("{} %", number(100.0 * report.confidence)), "confidence of all intervals (Student's t)"))
             @if let (Some(most), Some(situations)) = (most, situations) {
                 (figure(
@@ -59,7 +60,7 @@ fn figures(report: &ExperimentReport, situations: Option<&Situations>) -> Markup
                     &format!("completion time at best: {} instead of {}", most.scheduler, situations.baseline),
                 ))
             }
-            @if cut_off > 0 { (figure(&count(cut_off), "runs ended by the time limit")) }
+            @if cut_off > 0 { (figure(&count(cut_off), if cut_off == 1 { "run ended by the time limit" } else { "runs ended by the time limit" })) }
         }
     }
 }
@@ -79,7 +80,7 @@ fn completion(report: &ExperimentReport) -> Markup {
     }
     let apps = names.len();
     names.truncate(BAR_APPS_MAX);
-    let value = |measured: Option<&Measured>| measured.map(|measured| Interval::from(measured.estimate));
+    let value = |measured: Option<&Measured>| measured.map(possible);
     let series = shown.iter().map(|point| {
         let of = |name: &&str| value(point.app(name)?.metric("completion"));
         Bars {
@@ -94,14 +95,21 @@ fn completion(report: &ExperimentReport) -> Markup {
             p.soft { "From its start to its end; whiskers are the interval of the mean. \u{201c}all\u{201d} is the makespan." }
             (first_of(shown.len(), report.points.len(), "points"))
             (first_of(names.len(), apps, "applications"))
-            (groups(&Groups {
+            (groups_called(&Groups {
                 title: "Completion time of each application".into(),
                 unit: definition.unit,
                 groups: names.iter().copied().chain(["all"]).map(String::from).collect(),
                 series: series.collect(),
-            }))
+            }, shortened))
         }
     }
+}
+
+/// The interval of a metric as far as it is possible: what was never negative has no interval below 0.
+pub(super) fn possible(measured: &Measured) -> Interval {
+    let interval = Interval::from(measured.estimate);
+    let was_negative = interval.mean < 0.0 || measured.values.iter().any(|value| *value < 0.0);
+    if was_negative { interval } else { interval.within(0.0, f64::INFINITY) }
 }
 
 fn sweeps(report: &ExperimentReport) -> Markup {

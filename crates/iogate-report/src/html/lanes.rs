@@ -5,7 +5,7 @@ use std::fmt::Write;
 use maud::{Markup, html};
 
 use super::axis::Axis;
-use super::{LEFT, clipped, picture};
+use super::{LEFT, picture, shortened};
 use crate::run::{Report, Run};
 use crate::timeline::Lane;
 use crate::units::{bytes, time};
@@ -90,7 +90,7 @@ pub(super) fn opening(report: &Report) -> Markup {
 fn lane_frame(lane: &Lane, top: f64, axis: &Axis) -> Markup {
     html! {
         rect.lane x=(LEFT) y=(top) width=(axis.right() - LEFT) height=(LANE) rx="2" {}
-        text x=(LEFT - 12.0) y=(top + LANE / 2.0 + 4.5) text-anchor="end" { (clipped(&lane.name)) }
+        text x=(LEFT - 12.0) y=(top + LANE / 2.0 + 4.5) text-anchor="end" { (shortened(&lane.name)) }
     }
 }
 

@@ -193,6 +193,18 @@ fn clipped(name: &str) -> String {
     }
 }
 
+/// The same with both ends, where names have their difference at the end, as those of many like applications have.
+fn shortened(name: &str) -> String {
+    const HEAD_CHARS: usize = 9;
+    const TAIL_CHARS: usize = 8;
+    let count = name.chars().count();
+    if count <= HEAD_CHARS + TAIL_CHARS + 1 {
+        return name.to_owned();
+    }
+    let (head, tail) = (name.chars().take(HEAD_CHARS), name.chars().skip(count - TAIL_CHARS));
+    head.chain(['\u{2026}']).chain(tail).collect()
+}
+
 fn run_class(index: usize) -> &'static str {
     if index == 0 { "first" } else { "others" }
 }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use maud::{Markup, html};
 
 use super::axis::Axis;
-use super::{LEFT, clipped, key, picture, series_class, swatch};
+use super::{LEFT, key, picture, series_class, shortened, swatch};
 use crate::experiment::{AppTimeline, ExperimentReport, PointTimeline};
 use crate::recording::{AppLane, Recording};
 use crate::units::{bytes, rate, time};
@@ -158,7 +158,7 @@ fn apps(label: &str, timeline: &PointTimeline, axis: &Axis) -> Markup {
         @for (index, app) in shown.iter().enumerate() {
             @let top = index as f64 * APP_PITCH + APP_PITCH - LANE - 3.0;
             @let middle = format!("{:.1}", top + LANE / 2.0);
-            text x=(LEFT - 12.0) y=(top + LANE / 2.0 + 4.5) text-anchor="end" { (clipped(&app.name)) }
+            text x=(LEFT - 12.0) y=(top + LANE / 2.0 + 4.5) text-anchor="end" { (shortened(&app.name)) }
             @if app.submitted_ns < app.start_ns {
                 line.queued x1=(format!("{:.1}", axis.x(app.submitted_ns))) x2=(format!("{:.1}", axis.x(app.start_ns))) y1=(middle) y2=(middle) {}
             }

@@ -4,9 +4,9 @@ use std::cell::Cell;
 
 use maud::{Markup, html};
 
+use super::experiment::possible;
 use super::lines::{Lines, Series, lines};
 use super::whiskers::{Bars, Groups, groups};
-use crate::claims::Interval;
 use crate::experiment::{Axis, Definition, ExperimentReport, combinations, label};
 
 /// Pictures of one metric, one for each combination of what is neither an axis of the picture nor a line.
@@ -98,8 +98,7 @@ impl<'a> Sweep<'a> {
                 let mut settings = rest.to_vec();
                 settings.push((&self.over.key, over));
                 settings.extend(series.map(|(axis, value)| (axis.key.as_str(), value.as_str())));
-                let estimate = report.points_at(&settings).next()?.metric(&metric.name)?.estimate;
-                Some(Interval::from(estimate))
+                Some(possible(report.points_at(&settings).next()?.metric(&metric.name)?))
             });
             values.collect()
         };

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::axis::Axis;
-use super::{LEFT, clipped, key, picture, series_class, swatch};
+use super::{LEFT, key, picture, series_class, shortened, swatch};
 use crate::experiment::{AppTimeline, PointTimeline};
 use crate::units::{rate, time};
 
@@ -25,7 +25,7 @@ pub fn turns(title: &str, timeline: &PointTimeline, end_ns: u64) -> Markup {
         (axis.grid(0.0, bottom))
         @for (index, app) in timeline.apps.iter().enumerate() {
             @let top = index as f64 * PITCH + PITCH - LANE - 3.0;
-            text x=(LEFT - 12.0) y=(top + LANE / 2.0 + 4.5) text-anchor="end" { (clipped(&app.name)) }
+            text x=(LEFT - 12.0) y=(top + LANE / 2.0 + 4.5) text-anchor="end" { (shortened(&app.name)) }
             (lane(app, &series_class(index), &axis, top))
         }
     };

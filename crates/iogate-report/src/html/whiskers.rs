@@ -35,6 +35,11 @@ pub struct Bars {
 
 /// Draws bars from the left, a group for each name, with their key.
 pub fn groups(of: &Groups) -> Markup {
+    groups_called(of, clipped)
+}
+
+/// The same with other names beside the groups; what is said has them as they are.
+pub(super) fn groups_called(of: &Groups, called: impl Fn(&str) -> String) -> Markup {
     let all = || of.series.iter().flat_map(|bars| bars.values.iter().flatten());
     if all().next().is_none() {
         return html! {};
@@ -57,7 +62,7 @@ pub fn groups(of: &Groups) -> Markup {
         (axis.grid(0.0, bottom))
         @for (index, name) in of.groups.iter().enumerate() {
             @let top = 8.0 + index as f64 * (group + gap);
-            text x=(LEFT - 12.0) y=(format!("{:.1}", top + group / 2.0 + 4.0)) text-anchor="end" { (clipped(name)) }
+            text x=(LEFT - 12.0) y=(format!("{:.1}", top + group / 2.0 + 4.0)) text-anchor="end" { (called(name)) }
             @for (row, bars) in of.series.iter().enumerate() {
                 @if let Some(value) = bars.values.get(index).copied().flatten() {
                     @let y = top + row as f64 * (bar + 2.0);

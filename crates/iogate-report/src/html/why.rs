@@ -4,7 +4,7 @@ use iogate_core::blame::Cause;
 use maud::{Markup, html};
 
 use super::axis::Axis;
-use super::{LEFT, clipped, inline, key, picture, series_class, shell, swatch};
+use super::{LEFT, inline, key, picture, series_class, shell, shortened, swatch};
 use crate::units::time;
 use crate::why::{Part, Why};
 
@@ -118,7 +118,7 @@ fn bars(shown: &[Why], title: &str, parts: fn(&Why) -> &[Part], class: &dyn Fn(&
         (axis.grid(0.0, bottom))
         @for (index, why) in shown.iter().enumerate() {
             @let top = 6.0 + index as f64 * PITCH;
-            text x=(LEFT - 12.0) y=(top + BAR / 2.0 + 4.5) text-anchor="end" { (clipped(&why.app)) }
+            text x=(LEFT - 12.0) y=(top + BAR / 2.0 + 4.5) text-anchor="end" { (shortened(&why.app)) }
             @let mut from = 0.0;
             @for piece in pieces(parts(why), why.busy_s, class) {
                 @let (x, width) = (axis.x(ns(from)), axis.length(ns(piece.seconds)));

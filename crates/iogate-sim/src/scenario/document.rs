@@ -1,11 +1,13 @@
 //! A TOML text as a tree of values, each with the line that it stands in.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::problem::{Place, Problem, ProblemKind};
+use super::schema::{Schema, Takes};
 
 /// Characters of a value in a message.
 const SHOWN_MAX: usize = 60;
@@ -46,6 +48,11 @@ pub(super) fn parse(text: &str) -> Result<Value, Vec<Problem>> {
         let entries = entries(table.into_inner(), &|at| Place::Line(lines.number(at)));
         return Ok(Value { place: Place::Line(1), data: Data::Table(entries) });
     }
+    let is_twice = |error: &toml::de::Error| error.message().contains("duplicate");
+    let twice = if errors.iter().any(is_twice) { twice(text) } else { Vec::new() };
+    if !twice.is_empty() {
+        return Err(twice);
+    }
     let problem = |error: toml::de::Error| Problem {
         place: Place::Line(lines.number(error.span().map_or(0, |span| span.start))),
         kind: ProblemKind::Syntax(error.message().trim().replace('\n', ", ")),
@@ -67,6 +74,41 @@ pub(super) fn parse_value(text: &str, place: &Place) -> Value {
         _ => Data::Text(text.into()),
     };
     Value { place: place.clone(), data }
+}
+
+/// The bracket that a list on a command line lacks, where it has only one of its two.
+pub(super) fn missing_bracket(text: &str) -> Option<char> {
+    match (text.starts_with('['), text.ends_with(']')) {
+        (true, false) => Some(']'),
+        (false, true) if !text.contains('[') => Some('['),
+        _ => None,
+    }
+}
+
+/// Tables that a text which is no TOML has twice: the parser complains of each key in the second one, and says nothing of `[[app]]`.
+fn twice(text: &str) -> Vec<Problem> {
+    let mut first: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut problems = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or(line).trim();
+        let inner = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        let is_bare = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        let is_name = |name: &&str| name.starts_with(char::is_alphabetic) && name.chars().all(is_bare);
+        let Some(name) = inner.map(str::trim).filter(is_name) else { continue };
+        let Some(before) = first.get(name) else {
+            first.insert(name, index + 1);
+            continue;
+        };
+        let is_list = |key: &super::schema::Key| matches!(key.takes, Takes::List(_));
+        let kind = match Schema::find(name.split('.')) {
+            Some(key) if is_list(key) && !name.contains('.') => {
+                format!("[{name}] is there twice, first in line {before}: write [[{name}]] for each")
+            }
+            _ => format!("[{name}] is there twice, first in line {before}: put its keys into one"),
+        };
+        problems.push(Problem { place: Place::Line(index as u32 + 1), kind: ProblemKind::Unfit(kind) });
+    }
+    problems
 }
 
 /// Where lines begin, to number an offset.

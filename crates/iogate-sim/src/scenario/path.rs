@@ -57,8 +57,11 @@ fn follow<'a>(value: Option<&'a Value>, step: &str) -> Result<Vec<(String, Optio
             let Some(index) = index else {
                 let names: Vec<_> = items.iter().filter_map(name).collect();
                 let names = if names.is_empty() { String::new() } else { format!(", {}", names.join(", ")) };
-                let last = items.len().saturating_sub(1);
-                return Err(format!("there is no '{step}': expected 0 to {last}{names} or *"));
+                let indices = match items.len() {
+                    0 | 1 => "0".to_owned(),
+                    count => format!("0 to {}", count - 1),
+                };
+                return Err(format!("there is no '{step}': expected {indices}{names} or *"));
             };
             Ok(vec![(index.to_string(), Some(&items[index]))])
         }

@@ -70,7 +70,8 @@ impl Plan {
     /// # Errors
     /// Up to [`PROBLEMS_MAX`] problems, each with its line, what was expected and what to do.
     pub fn read(source: &Source<'_>) -> Result<Plan, ScenarioError> {
-        plan(source).map_err(|mut problems| {
+        let read = plan(source, usize::MAX).and_then(|plan| check_quick(source).map(|()| plan));
+        read.map_err(|mut problems| {
             problems.truncate(PROBLEMS_MAX);
             problems.sort_by_key(|problem| problem.place.line());
             ScenarioError { source: source.name.into(), problems }
@@ -138,7 +139,22 @@ impl Set {
     }
 }
 
-fn plan(source: &Source<'_>) -> Result<Plan, Vec<Problem>> {
+/// Checks a quick form that is not asked for, by its first point and without the settings, which may not be meant for it. A text that
+/// needs settings to be one is left alone.
+fn check_quick(source: &Source<'_>) -> Result<(), Vec<Problem>> {
+    let has_quick = || document::parse(source.text).is_ok_and(|root| root.get("quick").is_some());
+    if source.quick || !has_quick() {
+        return Ok(());
+    }
+    let bare = Source { settings: &[], ..*source };
+    if !source.settings.is_empty() && plan(&bare, 1).is_err() {
+        return Ok(());
+    }
+    plan(&Source { quick: true, ..bare }, 1).map(drop)
+}
+
+/// The plan of a source, with at most so many of its points.
+fn plan(source: &Source<'_>, points_max: usize) -> Result<Plan, Vec<Problem>> {
     let mut root = document::parse(source.text)?;
     let (sweep, quick) = (root.take("sweep"), root.take("quick"));
     let problems = Problems::default();
@@ -153,6 +169,11 @@ fn plan(source: &Source<'_>) -> Result<Plan, Vec<Problem>> {
         let place = Place::Setting(format!("--set {text}").into());
         match text.split_once('=') {
             Some((key, value)) => {
+                if let Some(missing) = document::missing_bracket(value.trim()) {
+                    problems
+                        .unfit(&place, format!("a list without its '{missing}': expected one as in [1, 2]"));
+                    continue;
+                }
                 overrides.extend([(key.trim().to_owned(), document::parse_value(value.trim(), &place))]);
             }
             None => problems.unfit(&place, "expected key=value, as in servers.nodes=4".into()),
@@ -179,7 +200,7 @@ fn plan(source: &Source<'_>) -> Result<Plan, Vec<Problem>> {
     }
     let files = Files::new(source.open);
     let (mut points, mut apps) = (Vec::new(), 0);
-    for index in 0..count {
+    for index in 0..count.min(points_max) {
         let point = point(&root, &sweeps, index, &files)?;
         apps += point.scenario.apps.len();
         if apps > APPS_MAX {

@@ -16,7 +16,7 @@ use super::document::Value;
 use super::problem::Problem;
 use super::schema::{PROCESSES_MAX, SCENARIO};
 use super::table::{Problems, Table};
-use super::{App, Barrier, Batch, Coordination, Network, Scenario};
+use super::{App, Barrier, Batch, Coordination, Network, Scenario, room};
 use crate::trace::Row;
 
 /// What is said of names that a terminal would obey, or tables fall apart with.
@@ -122,6 +122,7 @@ fn check(root: &Table<'_>, scenario: &Scenario) {
             ),
         );
     }
+    room::check(root, scenario);
     let never_meet = |app: &&App| app.workload.barrier == Barrier::None;
     if let (true, Some(app)) =
         (scenario.coordination != Coordination::default(), scenario.apps.iter().find(never_meet))

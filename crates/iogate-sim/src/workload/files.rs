@@ -47,6 +47,22 @@ pub fn files_needed(app: &App) -> Vec<(FileId, u64)> {
     }
 }
 
+/// The files that `app` touches, each with a name for people: the application's, and the rank of whose it is, or its number in the trace.
+pub fn file_names(app: &App) -> Vec<(FileId, String)> {
+    let name = |(file, _): (FileId, u64)| {
+        let name = match app.workload.pattern {
+            Pattern::Contiguous { sharing: Sharing::PerProcess, .. }
+            | Pattern::Random { sharing: Sharing::PerProcess, .. } => {
+                format!("{}: file of rank {}", app.name, file.0 & u64::from(u32::MAX))
+            }
+            Pattern::Trace { .. } => format!("{}: file {}", app.name, trace_file_id(app.files, file)),
+            _ => format!("{}: file", app.name),
+        };
+        (file, name)
+    };
+    files_needed(app).into_iter().map(name).collect()
+}
+
 /// The longest file that a system call can reach the end of.
 const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 

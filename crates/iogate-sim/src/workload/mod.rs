@@ -11,7 +11,7 @@ use iogate_core::{FileId, Op, Span};
 
 use crate::scenario::{App, Pattern, Sharing};
 
-pub use files::{file_end, file_id, files_needed, trace_file_id};
+pub use files::{file_end, file_id, file_names, files_needed, trace_file_id};
 pub use program::Program;
 
 /// Bytes that all processes of an application access in one iteration.

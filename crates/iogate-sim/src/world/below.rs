@@ -44,8 +44,11 @@ impl World<'_> {
         }
     }
 
-    /// Tells who watches of a transfer.
+    /// Tells who watches of a transfer, unless all applications have ended: what a cache writes back then is beyond the run.
     pub(super) fn observe(&mut self, node: u32, &Begun { io, start, end }: &Begun) {
+        if self.have_ended && matches!(io.owner, Owner::Cache(_)) {
+            return;
+        }
         let server = node - self.first_server();
         let Io { op, file, offset, bytes, app, requests, .. } = io;
         self.observer.served(&Served { server, app, file, op, offset, bytes, requests, start, end });

@@ -86,6 +86,7 @@ impl<'a> World<'a> {
             observer,
             lent,
             has_own: cluster.gates().flatten().any(|spec| spec.own.is_some()),
+            have_ended: false,
             specs: apps(scenario, seed),
         };
         world.global = Global::new(scenario, &world.specs, &world.layers);

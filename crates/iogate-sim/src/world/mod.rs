@@ -285,6 +285,8 @@ struct World<'a> {
     lent: Lent<'a>,
     /// Whether a gate has a scheduler of the caller's own.
     has_own: bool,
+    /// Whether all applications have ended.
+    have_ended: bool,
 }
 
 impl World<'_> {
@@ -544,6 +546,7 @@ impl World<'_> {
         self.apps[app as usize].end = Some(now);
         self.classes.app_ended(&self.apps);
         if self.apps.iter().all(|run| run.end.is_some()) {
+            self.have_ended = true;
             self.nodes.iter_mut().filter_map(|node| node.block.as_mut()).for_each(|block| block.end_at(now));
         }
         if let Some(batch) = &mut self.batch {

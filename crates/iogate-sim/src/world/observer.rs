@@ -9,7 +9,8 @@ pub trait Observer {
         let _ = arrived;
     }
 
-    /// A server's device has been handed a dispatch. On each server these come in the order in which it serves them.
+    /// A server's device has been handed a dispatch. On each server these come in the order in which it serves them. What a cache
+    /// writes back after the last application's end is not among them.
     fn served(&mut self, served: &Served) {
         let _ = served;
     }
@@ -57,7 +58,7 @@ pub struct Served {
     pub offset: u64,
     /// Length in bytes.
     pub bytes: u64,
-    /// Requests in it.
+    /// Requests in it; 0 for what a page cache fetches or writes back, which is of no request.
     pub requests: u32,
     /// When the device began it.
     pub start: Time,

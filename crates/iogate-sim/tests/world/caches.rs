@@ -247,6 +247,15 @@ fn a_sync_s_journal_is_a_transfer_and_its_flush_keeps_the_device_busy() {
     }
 }
 
+/// A cache writes back 30 s later: who draws the run would have slots for that, too.
+#[test]
+fn nobody_is_told_of_what_is_written_back_after_the_end() {
+    let (result, seen) = watch(&closing(false));
+    let end = result.apps[0].end;
+    assert!(result.servers[0].finish > end, "there is something to write back");
+    assert!(seen.served.iter().all(|served| served.start <= end), "{:?}", seen.served.last());
+}
+
 #[test]
 fn a_sync_on_a_disk_that_orders_by_itself_waits_for_its_journal() {
     let mut s = closing(true);

@@ -211,7 +211,7 @@ pub(super) type Input = Box<dyn BufRead>;
 
 /// A trace that is not as it should be.
 pub(super) fn not_a_trace(error: anyhow::Error) -> Failure {
-    Failure::usage(error).hint("docs/traces.md shows how traces are written")
+    Failure::usage(error).hint("docs/replay.md shows how traces are written")
 }
 
 pub(super) fn open(path: &Path) -> Result<Input, Failure> {

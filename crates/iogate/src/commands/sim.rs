@@ -1,5 +1,6 @@
 //! `iogate sim`: the runs of a scenario, and what they gave.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -8,7 +9,8 @@ use iogate_report::experiment::TIMELINES_MAX;
 use iogate_report::{ExperimentReport, Perfetto, html, perfetto};
 use iogate_sim::experiment::Repeats;
 use iogate_sim::scenario::Plan;
-use iogate_sim::world::simulate;
+use iogate_sim::workload;
+use iogate_sim::world::{apps, simulate};
 
 use crate::attempt::Attempt;
 use crate::cli::{ExperimentOutputs, SimArgs};
@@ -16,7 +18,7 @@ use crate::commands::kept_runs::Work;
 use crate::commands::progress::Progress;
 use crate::commands::scenario::{self, Chosen};
 use crate::failure::Failure;
-use crate::output::{OutputFile, check_inputs_stay, print, same_file};
+use crate::output::{OutputFile, check_inputs_stay, print, same_file, say};
 
 /// What made a report.
 pub(crate) const PROGRAM: &str = concat!("iogate ", env!("CARGO_PKG_VERSION"));
@@ -27,6 +29,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Failure> {
     let chosen = scenario::plan(&args.scenario)?;
     outputs.check(args.trace.as_deref(), chosen.inputs())?;
     let Chosen { plan, text, .. } = chosen;
+    say_sparse(&plan);
     // Begun before the work, so that a place that cannot be written costs no time.
     let files = outputs.begin()?;
     let trace = args.trace.as_deref().map(OutputFile::create).transpose()?;
@@ -59,8 +62,16 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Failure> {
         }
         (None, _) => work.report(&Progress::new(plan.runs()))?,
     };
-    let traced = trace.map_or(Ok(()), |out| write_trace(&plan, out));
+    let traced = trace.map_or(Ok(()), |out| write_trace(&plan, out, args.trace.as_deref()));
     Failure::of_all([files.finish(&report), traced])
+}
+
+/// Says whose random accesses come out too fast: each line once, and not of all points of a long sweep.
+fn say_sparse(plan: &Plan) {
+    const LINES_MAX: usize = 3;
+    let points = plan.points.iter().take(TIMELINES_MAX);
+    let lines: BTreeSet<String> = points.flat_map(|point| point.scenario.sparse()).collect();
+    lines.iter().take(LINES_MAX).for_each(|line| say(format_args!("warning: {line} (docs/devices.md)")));
 }
 
 /// Makes a folder, and those above it, if it is not there yet.
@@ -70,15 +81,16 @@ pub(crate) fn make_folder(folder: &Path) -> Result<(), Failure> {
 }
 
 /// The first run of the first point once more, with somebody who writes it down.
-fn write_trace(plan: &Plan, out: OutputFile) -> Result<(), Failure> {
+fn write_trace(plan: &Plan, out: OutputFile, path: Option<&Path>) -> Result<(), Failure> {
     let Some(scenario) = plan.points.first().map(|point| &point.scenario) else { return Ok(()) };
-    let names = scenario.apps.iter().map(|app| (app.id, app.name.clone()));
-    let mut trace = Perfetto::new(out, names, perfetto::EVENTS_MAX);
+    let apps = apps(scenario, scenario.seed);
+    let names = apps.iter().map(|app| (app.id, app.name.clone()));
+    let files = apps.iter().flat_map(workload::file_names);
+    let mut trace = Perfetto::new(out, names, perfetto::EVENTS_MAX).with_files(files);
     simulate(scenario, scenario.seed, &mut trace)
         .map_err(|error| Failure::failed(anyhow::Error::new(error)))?;
-    let written = trace
-        .finish()
-        .map_err(|error| Failure::failed(anyhow::Error::new(error).context("the trace cannot be written")))?;
+    let path = path.unwrap_or(Path::new("-")).display();
+    let written = trace.finish().with_context(|| Attempt::write(path))?;
     written.finish()
 }
 

@@ -270,7 +270,13 @@ fn gate(table: &Table<'_>, depth: u32) -> GateSpec {
                 let path = table.path_of(key);
                 table.unfit(key, format!("{path}: each gate has the index of its own node; remove it"));
             } else if let Err(error) = scheduler.set(key, &value.to_string()) {
-                table.unfit(key, error.to_string());
+                // The scheduler knows its parameter, and not in which table it stands.
+                let (path, error) = (table.path_of(key), error.to_string());
+                let text = match error.strip_prefix(key) {
+                    Some(rest) => format!("{path}{rest}"),
+                    None => format!("{path}: {error}"),
+                };
+                table.unfit(key, text);
             }
             continue;
         }

@@ -37,19 +37,21 @@ fn fault(table: &Table<'_>, cluster: &Cluster, global: Option<&GlobalSpec>) -> O
     };
     let others: Vec<_> = KEYS.into_iter().filter(|key| !uses.contains(key)).collect();
     table.refuse(&others, &format!("a fault of kind {kind}"));
-    let server = || node(table, "server", cluster.servers.nodes, "servers");
+    let server = || node(table, "server", cluster.servers.nodes, ("server", "servers"));
     let kind = match kind {
         "slow-server" => FaultKind::SlowServer { server: server(), factor: table.needed_float("factor") },
         "stopped-server" => FaultKind::StoppedServer { server: server() },
-        "lost-client" => {
-            FaultKind::LostClient { node: node(table, "node", cluster.clients.nodes, "client nodes") }
-        }
+        "lost-client" => FaultKind::LostClient {
+            node: node(table, "node", cluster.clients.nodes, ("client node", "client nodes")),
+        },
         "delay" => FaultKind::Delay { extra: iogate_core::Span::from_nanos(table.needed("extra")) },
         "lost-coordinator" => FaultKind::LostCoordinator,
-        "cut-gate" => FaultKind::CutGate { node: node(table, "node", gates(global, cluster), "such gates") },
+        "cut-gate" => FaultKind::CutGate {
+            node: node(table, "node", gates(global, cluster), ("such gate", "such gates")),
+        },
         _ => {
             let (layer, nodes) = layer(table, cluster)?;
-            let node = node(table, "node", nodes, "nodes in that layer");
+            let node = node(table, "node", nodes, ("node in that layer", "nodes in that layer"));
             FaultKind::Skew { layer, node, ahead_ns: table.needed_signed("ahead") }
         }
     };
@@ -62,11 +64,18 @@ fn fault(table: &Table<'_>, cluster: &Cluster, global: Option<&GlobalSpec>) -> O
     Some(Fault { from, until, kind })
 }
 
-fn node(table: &Table<'_>, key: &str, nodes: u32, what: &str) -> u32 {
+fn node(table: &Table<'_>, key: &str, nodes: u32, (one, more): (&str, &str)) -> u32 {
     let node = table.needed_small(key);
     if table.has(key) && node >= nodes {
-        let (path, last) = (table.path_of(key), nodes.saturating_sub(1));
-        table.unfit(key, format!("{path} = {node}: there are {nodes} {what}; expected 0 to {last}"));
+        let path = table.path_of(key);
+        let text = match nodes {
+            1 => format!("{path} = {node}: there is 1 {one}; expected 0"),
+            _ => format!(
+                "{path} = {node}: there are {nodes} {more}; expected 0 to {}",
+                nodes.saturating_sub(1)
+            ),
+        };
+        table.unfit(key, text);
     }
     node
 }

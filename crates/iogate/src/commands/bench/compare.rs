@@ -83,6 +83,32 @@ pub(super) fn compare(simulated: &[RunResult], real: &[RunResult], confidence: f
     rows
 }
 
+/// Requests of one application that are so many times as long as another's are not delayed alike.
+const UNLIKE: f64 = 4.0;
+
+/// What is said where the simulation's one delay for all requests is the mean of unlike ones: a large request is copied for longer than
+/// a small one, so the delay of small ones is too long in the simulation, and of large ones too short.
+pub(super) fn unlike(real: &[RunResult]) -> Option<String> {
+    let apps = real.first()?.apps.iter().filter(|app| app.calls > 0);
+    let sizes: Vec<_> = apps.map(|app| (app.bytes as f64 / app.calls as f64, app.name.as_str())).collect();
+    unlike_sizes(&sizes)
+}
+
+fn unlike_sizes(sizes: &[(f64, &str)]) -> Option<String> {
+    let by_size = |a: &&(f64, &str), b: &&(f64, &str)| a.0.total_cmp(&b.0);
+    let (small, large) = (sizes.iter().min_by(by_size)?, sizes.iter().max_by(by_size)?);
+    (large.0 >= UNLIKE * small.0.max(1.0)).then(|| {
+        format!(
+            "That is one mean for all, and calls are unlike: {} of {}, {} of {}. Simulated times of single applications are off by that; \
+             compare each by itself",
+            units::bytes(small.0),
+            small.1,
+            units::bytes(large.0),
+            large.1
+        )
+    })
+}
+
 /// The comparison for a terminal.
 pub(super) fn text(rows: &[Row]) -> String {
     let mut table = Table::new(["metric", "simulated", "real", "difference", ""]);
@@ -101,6 +127,14 @@ pub(super) fn text(rows: &[Row]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_delay_for_unlike_calls_is_said() {
+        assert_eq!(unlike_sizes(&[(65536.0, "a"), (131072.0, "b")]), None);
+        assert_eq!(unlike_sizes(&[(4096.0, "alone")]), None);
+        let said = unlike_sizes(&[(65536.0, "a"), (1048576.0, "ckpt"), (4096.0, "logger")]).unwrap();
+        assert!(said.contains("4 KiB of logger, 1 MiB of ckpt"), "{said}");
+    }
 
     #[test]
     fn differences_are_marked_from_fifteen_percent_on() {

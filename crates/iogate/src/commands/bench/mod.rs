@@ -89,7 +89,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
         if !args.no_sim {
             let simulated = runner.simulate(&point, path)?;
             let rows = compare::compare(&simulated.runs, &real.runs, first.confidence);
-            show(shown(&label, path, &rows))?;
+            show(shown(&label, path, &rows, compare::unlike(&real.runs)))?;
             add(&mut report, SIMULATION, simulated);
         }
         add(&mut report, REAL, real);
@@ -116,7 +116,7 @@ fn how(store: BenchStore, way: BenchWay, scenario: &Scenario) -> String {
 }
 
 /// The comparison of a point, for a terminal.
-fn shown(label: &str, path: Span, rows: &[Row]) -> String {
+fn shown(label: &str, path: Span, rows: &[Row], unlike: Option<String>) -> String {
     let label = if label.is_empty() { String::new() } else { format!("{label}\n\n") };
     let path = units::time(path.as_nanos() as f64);
     let mut out = format!("{label}{}", compare::text(rows));
@@ -125,5 +125,6 @@ fn shown(label: &str, path: Span, rows: &[Row]) -> String {
             out += &format!("{mark} {meaning}\n");
         }
     }
-    format!("{out}A request spent {path} outside of gate and device, in the simulation too\n\n")
+    let unlike = unlike.map_or(String::new(), |line| format!("{line}\n"));
+    format!("{out}A request spent {path} outside of gate and device, in the simulation too\n{unlike}\n")
 }
