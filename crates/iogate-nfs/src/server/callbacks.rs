@@ -1,5 +1,5 @@
-//! Calls of the server's to its clients' machines: that somebody has a lock now, and that the server was started again. Where to call, their
-//! port mappers say.
+//! Calls of the server's to its clients' machines: that somebody has a lock now, and that the server was started again. Where to call, the
+//! port mappers there say.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};

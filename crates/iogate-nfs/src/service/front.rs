@@ -168,7 +168,8 @@ impl<T: HeldTree> Front<T> {
         }
     }
 
-    /// Looks after locks: who waits for somebody who is no client, who is to be told something, who has gone. Returns how soon to look again.
+    /// Looks after locks: who waits for somebody who is no client, who is to be told something, who has gone. Returns how soon to look
+    /// again.
     pub fn look_at_locks(&self) -> Span {
         self.services.iter().map(|service| service.look_at_locks()).min().unwrap_or(Span::MAX)
     }

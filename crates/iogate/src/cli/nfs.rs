@@ -41,8 +41,8 @@ pub(crate) struct NfsArgs {
     #[arg(long, help_heading = LETS_IN)]
     pub(crate) any_port: bool,
 
-    /// Tell this machine's port mapper (rpcbind) where NFS, MOUNT and the lock manager are: clients need not say, and their locks hold between
-    /// them; taken back at the end
+    /// Tell this machine's port mapper (rpcbind) where NFS, MOUNT and the lock manager are: clients need not say, and their locks hold
+    /// between them; taken back at the end
     #[arg(long, help_heading = LETS_IN)]
     pub(crate) portmap: bool,
 
