@@ -80,7 +80,8 @@ bench_refused 'servers.nodes' --set servers.nodes=17
 bench_refused 'processes' --set app.one.processes=300
 bench_refused 'probed' --set coordination.mechanism=backoff --through network
 bench_refused 'clients.gate' --set clients.gate.scheduler=fifo
-bench_refused 'free space' --set app.one.op=write --set app.one.bytes=4TiB --set app.one.request=1GiB
+# A device without a size of its own.
+bench_refused 'free space' --set servers.device=unit:1ms --set app.one.op=write --set app.one.bytes=4TiB --set app.one.request=1GiB
 bench_refused 'through' --through network --store directory
 nothing_left
 

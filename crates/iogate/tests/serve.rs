@@ -137,8 +137,8 @@ fn a_wrong_configuration_is_refused_with_what_is_wrong() {
     check("", &format!("{data}\ngate = {{ scheduler = \"fifo\", window = \"1ms\" }}"), &["window"]);
     check("session_grace = 5", data, &["session_grace"]);
     check("[", data, &["wrong.toml", "line 1, `[`: "]);
-    refused(&["serve", "missing.toml"], folder, 1, &["missing.toml", "No such file"]);
-    refused(&["serve", "data"], folder, 1, &["data", "directory"]);
+    refused(&["serve", "missing.toml"], folder, 2, &["missing.toml", "No such file"]);
+    refused(&["serve", "data"], folder, 2, &["data", "directory"]);
     refused(&["serve"], folder, 2, &["required"]);
 
     let tls = "auth = \"tls\"\ntls = { certificate = \"wrong.toml\", key = \"k\", clients = \"wrong.toml\" }";

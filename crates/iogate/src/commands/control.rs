@@ -192,8 +192,8 @@ mod tests {
             ("polcy=none", "did you mean 'policy'?"),
             ("far=user", "did you mean 'fair'?"),
             ("acounts=on", "did you mean 'accounts'?"),
-            ("depth=4", "`depth` is set where it begins: --depth"),
-            ("queue=4", "`queue` is set where it begins: --queue"),
+            ("depth=4", "depth=4: expected what can be changed while it serves"),
+            ("queue=4", "queue=4: expected what can be changed while it serves"),
             ("window=1ms,schduler=sjf", "did you mean 'scheduler'?"),
         ] {
             let said = asked(&[setting.to_owned()]).unwrap_err().in_full();
