@@ -152,9 +152,9 @@ def test_pandas_takes_them() -> None:
         ({"scenario": TEXT, "set": ["servers.nodes"]}, ValueError, "expected key=value"),
         ({"scenario": TEXT, "set": "servers.nodes=3"}, TypeError, "expected a dict or a list"),
         ({"scenario": TEXT, "set": {"servers.nodes": object()}}, TypeError, "expected a text, a number"),
-        ({"scenario": TEXT, "seeds": 0}, ValueError, "^seeds = 0 is out of range: expected 1 to 100000$"),
-        ({"scenario": TEXT, "quick": 1}, TypeError, "^quick: expected True or False, found 1$"),
-        ({"scenario": TEXT, "threads": -1}, OverflowError, "^threads = -1 is out of range"),
+        ({"scenario": TEXT, "seeds": 0}, ValueError, "seeds = 0 is out of range: expected 1 to 100000"),
+        ({"scenario": TEXT, "quick": 1}, TypeError, "quick: expected True or False, found 1"),
+        ({"scenario": TEXT, "threads": -1}, OverflowError, "threads = -1 is out of range"),
         ({"scenario": TEXT, "threads": 0}, ValueError, "expected a number from 1 on"),
         ({"scenario": TEXT, "set": {"servers.gate.scheduler": "own:x"}}, ValueError, "there are none"),
         (

@@ -25,7 +25,12 @@ def interrupt() -> None:
 
 threading.Thread(target=interrupt, daemon=True).start()
 try:
-    settings = {"app.ior.bytes": "1TiB", "app.ior.request": "32KiB", "servers.gate.scheduler": "fifo"}
+    settings = {
+        "app.ior.bytes": "1TiB",
+        "app.ior.request": "32KiB",
+        "servers.gate.scheduler": "fifo",
+        "servers.device": "unit:1us",
+    }
     iogate.simulate("aioli-one-ior", set=settings, threads=int(sys.argv[1]))
 except KeyboardInterrupt as error:
     print("KeyboardInterrupt in", traceback.extract_tb(error.__traceback__)[-1].name)
