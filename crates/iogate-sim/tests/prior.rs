@@ -62,11 +62,11 @@ fn texts_that_are_none_are_refused_in_a_line() {
     let row = text.lines().nth(1).unwrap();
     let (short, _) = row.rsplit_once(',').unwrap();
     for (text, expected) in [
-        (String::new(), "line 1: expected the names"),
-        (row.into(), "line 1: expected the names"),
+        (String::new(), "line 1, column 1: expected `mix`, found ``"),
+        (row.into(), "line 1, column 1: expected `mix`, found `0`"),
         (format!("{header}\n"), "expected situations, found none"),
         (format!("{header}\n{row}\n{short}\n"), "line 3: expected"),
-        (format!("{header}\n{}\n", row.replace("0,", "x,")), "line 2: expected"),
+        (format!("{header}\n{}\n", row.replace("0,", "x,")), "line 2, column 1: expected"),
     ] {
         let error = read(&text).unwrap_err();
         assert!(error.starts_with(expected) && !error.contains('\n'), "{error}");

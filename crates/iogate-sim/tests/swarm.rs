@@ -257,6 +257,10 @@ impl Observer for Account {
         self.bytes += served.bytes;
         self.transfers += 1;
     }
+
+    fn served_late(&mut self, served: &Served) {
+        self.served(served);
+    }
 }
 
 /// The same worlds with elevators, with and without caches: nothing is lost in them, nothing is served twice, each run is the same.
@@ -396,6 +400,10 @@ impl Observer for Judged {
     }
 
     fn served(&mut self, served: &Served) {
+        self.account.served(served);
+    }
+
+    fn served_late(&mut self, served: &Served) {
         self.account.served(served);
     }
 }

@@ -44,14 +44,15 @@ impl World<'_> {
         }
     }
 
-    /// Tells who watches of a transfer, unless all applications have ended: what a cache writes back then is beyond the run.
+    /// Tells who watches of a transfer.
     pub(super) fn observe(&mut self, node: u32, &Begun { io, start, end }: &Begun) {
-        if self.have_ended && matches!(io.owner, Owner::Cache(_)) {
-            return;
-        }
         let server = node - self.first_server();
-        let Io { op, file, offset, bytes, app, requests, .. } = io;
-        self.observer.served(&Served { server, app, file, op, offset, bytes, requests, start, end });
+        let Io { owner, op, file, offset, bytes, app, requests, .. } = io;
+        let served = Served { server, app, file, op, offset, bytes, requests, start, end };
+        match owner {
+            Owner::Cache(_) if self.have_ended => self.observer.served_late(&served),
+            _ => self.observer.served(&served),
+        }
     }
 
     /// A device that orders by itself may have ended something.

@@ -9,9 +9,13 @@ pub trait Observer {
         let _ = arrived;
     }
 
-    /// A server's device has been handed a dispatch. On each server these come in the order in which it serves them. What a cache
-    /// writes back after the last application's end is not among them.
+    /// A server's device has been handed a dispatch. On each server these come in the order in which it serves them.
     fn served(&mut self, served: &Served) {
+        let _ = served;
+    }
+
+    /// The same of what a page cache writes back after the last application's end, which is beyond the run.
+    fn served_late(&mut self, served: &Served) {
         let _ = served;
     }
 

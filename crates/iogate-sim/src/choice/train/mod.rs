@@ -88,15 +88,15 @@ impl Situation {
     /// What a row says.
     ///
     /// # Errors
-    /// It is not one: what was expected, and what came.
+    /// It is not one: what was expected, and what came, to be said behind the line's number.
     pub fn parse(row: &str) -> Result<Situation, String> {
         let columns = 2 + Trait::ALL.len() + Candidates::every().len();
         let found = row.split(',').count();
         if found != columns {
-            return Err(format!("expected {columns} columns, found {found}"));
+            return Err(format!(": expected {columns} columns, found {found}"));
         }
         fn number<N: std::str::FromStr>(column: usize, field: &str) -> Result<N, String> {
-            let wrong = |_| format!("column {column}: expected a whole number, found `{}`", shown(field));
+            let wrong = |_| format!(", column {column}: expected a whole number, found `{}`", shown(field));
             field.parse().map_err(wrong)
         }
         let mut fields = (1..).zip(row.split(','));
@@ -159,7 +159,7 @@ pub fn read(text: &str) -> Result<Vec<Situation>, String> {
     }
     let situations = (2..)
         .zip(lines)
-        .map(|(line, row)| Situation::parse(row).map_err(|what| format!("line {line}, {what}")));
+        .map(|(line, row)| Situation::parse(row).map_err(|what| format!("line {line}{what}")));
     let situations = situations.collect::<Result<Vec<_>, _>>()?;
     if situations.is_empty() {
         return Err("expected situations, found none".into());
@@ -281,7 +281,7 @@ mod tests {
             (text.replacen("-7!", "-7?", 1), "expected a whole number, found `-7?`".into()),
             (
                 text.replacen("disk,", "", 1),
-                format!("line 2, expected {columns} columns, found {}", columns - 1),
+                format!("line 2: expected {columns} columns, found {}", columns - 1),
             ),
         ] {
             let error = read(&wrong).unwrap_err();
