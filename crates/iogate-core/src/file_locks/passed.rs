@@ -7,7 +7,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::{ByteRange, Denied, Held, LOCKS_PER_SESSION_MAX, RangeLocks, asked};
+use super::{Denied, Held, LOCKS_PER_SESSION_MAX, RangeLocks, asked};
 use crate::wire::{Identity, Lock, lock};
 
 /// A session, a file, and the client's number for whom it locks.
@@ -165,13 +165,7 @@ impl<F: Clone> Passed<F> {
         self.counted(key.0, owner.len(), 0);
         let spaces =
             (lock::BYTES..).zip(&owner.may_have).filter(|(_, locks)| gives_back && !locks.is_empty());
-        let all = ByteRange::ALL;
-        let give_back = |(space, _)| {
-            let (first, last) = (all.first(), all.last());
-            let none = Lock { space, kind: lock::NONE, owner: owner.number, first, last, process: 0 };
-            (owner.through.clone(), none)
-        };
-        spaces.map(give_back).collect()
+        spaces.map(|(space, _)| (owner.through.clone(), Lock::all_back(space, owner.number))).collect()
     }
 
     fn counted(&mut self, session: u64, before: usize, after: usize) {

@@ -184,6 +184,13 @@ record! {
     }
 }
 
+impl Lock {
+    /// What gives back all that an owner has in a space.
+    pub fn all_back(space: u8, owner: u64) -> Lock {
+        Lock { space, kind: super::lock::NONE, owner, first: 0, last: u64::MAX, process: 0 }
+    }
+}
+
 record! {
     /// Takes a lock of a file for an owner, in place of what that has of these bytes; one of no kind gives them back. Never waits: `EAGAIN`
     /// if somebody else has it, `EBUSY` while it is kept for who had it before the server was started anew, `ESTALE` if it may have been

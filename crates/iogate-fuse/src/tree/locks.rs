@@ -62,7 +62,7 @@ impl Locks for FileSystem {
 impl FileSystem {
     /// Gives back all that an owner has of a file. Returns whether that was done.
     fn unlock(&self, handle: u64, space: u8, owner: u64) -> bool {
-        let all = Lock { space, kind: lock::NONE, owner, first: 0, last: u64::MAX, process: 0 };
+        let all = Lock::all_back(space, owner);
         let unlocked = self.files.get(handle).map(|open| open.file.set_lock(&all));
         if let Ok(Err(error)) = unlocked {
             tracing::warn!(%error, "a lock is not given back before the connection to the server ends");

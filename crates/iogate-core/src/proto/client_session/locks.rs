@@ -3,7 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use crate::file_locks::{ByteRange, Held, Kind, RangeLocks, asked};
+use crate::file_locks::{Held, Kind, RangeLocks, asked};
 use crate::wire::{Identity, Lock, lock};
 
 /// The [`Demand::lock`](super::Demand::lock) of what asks for a lock again.
@@ -110,9 +110,7 @@ impl Locks {
         let mut all = Vec::new();
         for (space, locks) in spaces.iter().flat_map(|spaces| (lock::BYTES..).zip(&spaces.0)) {
             let owners: BTreeSet<u64> = locks.iter().map(|held| held.owner).collect();
-            let (first, last) = (ByteRange::ALL.first(), ByteRange::ALL.last());
-            let none = |owner| Lock { space, kind: lock::NONE, owner, first, last, process: 0 };
-            all.extend(owners.into_iter().map(none));
+            all.extend(owners.into_iter().map(|owner| Lock::all_back(space, owner)));
         }
         all
     }

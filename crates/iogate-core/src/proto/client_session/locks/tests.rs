@@ -1,5 +1,6 @@
 //! What a client asks for again, and what it takes for lost.
 
+use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 use alloc::{format, vec};
@@ -66,14 +67,50 @@ fn open_file(session: &mut Session, inode: u64) -> u32 {
     handle
 }
 
+/// Has a session ask for a lock.
+fn submit_lock<C: core::fmt::Debug, U>(
+    session: &mut ClientSession<C, U>,
+    handle: u32,
+    wish: Lock,
+    now: Time,
+    call: impl FnOnce(SetLock) -> C,
+) {
+    let set = SetLock { handle, again: 0, session: 0, lock: wish };
+    let begun = session.lock_begins(handle, &wish);
+    let demand = Demand { lock: begun, ..Demand::of(&Request::SetLock(set)) };
+    session.submit(call(set), demand, now).unwrap();
+}
+
+/// What opening a file under this handle takes.
+fn opens(handle: u32) -> Demand {
+    let (flags, identity) = (open::READ, Identity::default());
+    Demand::of(&Request::Open(Open { handle, flags, mode: 0, identity, path: b"f" }))
+}
+
+/// Puts what a session writes next on its way.
+fn send<C: Clone, U>(session: &mut ClientSession<C, U>, requests: &mut VecDeque<(u64, C)>) {
+    if let Some(next) = session.next_to_write() {
+        requests.push_back((next.id, next.item.clone()));
+    }
+}
+
+/// The first of the locks given that one of this kind of a client's does not go together with.
+fn taken_by_another(given: &[(usize, Lock)], client: usize, byte: u64, kind: u8) -> Option<&(usize, Lock)> {
+    given.iter().find(|(to, lock)| {
+        let is_of_byte = (lock.first..=lock.last).contains(&byte) && lock.kind != lock::NONE;
+        *to != client && is_of_byte && (kind == lock::EXCLUSIVE || lock.kind == lock::EXCLUSIVE)
+    })
+}
+
+/// How many locks had been given when a client was last given this one.
+fn given_up_to(given: &[(usize, Lock)], client: usize, wish: &Lock) -> usize {
+    let granted = |(to, lock): &(usize, Lock)| *to == client && lock == wish;
+    given.iter().rposition(granted).map_or(0, |at| at + 1)
+}
+
 fn ask(session: &mut Session, handle: u32, kind: u8, owner: u64, first: u64, last: u64) {
     let wish = Lock { space: lock::BYTES, kind, owner, first, last, process: 1 };
-    let begun = session.lock_begins(handle, &wish);
-    let demand = Demand {
-        lock: begun,
-        ..Demand::of(&Request::SetLock(SetLock { handle, again: 0, session: 0, lock: wish }))
-    };
-    session.submit(format!("lock {kind} {owner} {first}-{last}"), demand, Time::ZERO).unwrap();
+    submit_lock(session, handle, wish, Time::ZERO, |_| format!("lock {kind} {owner} {first}-{last}"));
 }
 
 /// A client that has the first hundred bytes of a file alone, and the file's handle.

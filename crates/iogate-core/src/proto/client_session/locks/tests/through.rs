@@ -9,10 +9,10 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 use super::world::{Ask, BYTES, FILE, GRACE, Server, own};
-use super::{CONFIG, EBADF, ESTALE, welcome};
+use super::{CONFIG, EBADF, ESTALE, given_up_to, opens, send, submit_lock, taken_by_another, welcome};
 use crate::file_locks::{Outcome, Passed};
-use crate::proto::client_session::{Attempt, ClientSession, Demand};
-use crate::wire::{Identity, Lock, Open, Request, SetLock, Welcome, lock, open};
+use crate::proto::client_session::{Attempt, ClientSession};
+use crate::wire::{Lock, Request, Welcome, lock, open};
 use crate::{Span, Time};
 
 const CLIENTS: usize = 4;
@@ -73,16 +73,6 @@ fn instance(number: usize) -> u64 {
     100 + number as u64
 }
 
-fn opens(handle: u32) -> Demand {
-    Demand::of(&Request::Open(Open {
-        handle,
-        flags: open::READ,
-        mode: 0,
-        identity: Identity::default(),
-        path: b"f",
-    }))
-}
-
 fn for_itself(request: Request<'_>, caller: &()) -> Asked {
     (own(request, caller), None)
 }
@@ -105,10 +95,7 @@ impl Forwarder {
     }
 
     fn pass(&mut self, handle: u32, lock: Lock, whose: Option<For>, now: Time) {
-        let set = SetLock { handle, again: 0, session: 0, lock };
-        let begun = self.session.lock_begins(handle, &lock);
-        let demand = Demand { lock: begun, ..Demand::of(&Request::SetLock(set)) };
-        self.session.submit((Ask::Lock(set), whose), demand, now).unwrap();
+        submit_lock(&mut self.session, handle, lock, now, |set| (Ask::Lock(set), whose));
     }
 
     fn give_back(&mut self, all: Vec<(u32, Lock)>, now: Time) {
@@ -253,17 +240,12 @@ impl World {
             *has = kind.min(*has);
         }
         *pending = Some(wish);
-        let set = SetLock { handle: *handle, again: 0, session: 0, lock: wish };
-        let begun = session.lock_begins(*handle, &wish);
-        let demand = Demand { lock: begun, ..Demand::of(&Request::SetLock(set)) };
-        session.submit(Ask::Lock(set), demand, self.now).unwrap();
+        submit_lock(session, *handle, wish, self.now, Ask::Lock);
     }
 
     fn send(&mut self, client: usize) {
         let Client { session, requests, .. } = &mut self.clients[client];
-        if let Some(next) = session.next_to_write() {
-            requests.push_back((next.id, next.item.clone()));
-        }
+        send(session, requests);
     }
 
     fn take_in(&mut self, client: usize) {
@@ -287,8 +269,7 @@ impl World {
         let wish = it.pending.take().unwrap();
         match answered.errno {
             None => {
-                let granted = |(to, lock): &(usize, Lock)| *to == client && *lock == wish;
-                let at = self.given.iter().rposition(granted).map_or(0, |at| at + 1);
+                let at = given_up_to(&self.given, client, &wish);
                 it.thinks[wish.first as usize..=wish.last as usize].fill((wish.kind, at));
             }
             Some(ESTALE) => {
@@ -345,9 +326,7 @@ impl World {
 
     fn send_above(&mut self, forwarder: usize) {
         let Forwarder { session, requests, .. } = &mut self.forwarders[forwarder];
-        if let Some(next) = session.next_to_write() {
-            requests.push_back((next.id, next.item.clone()));
-        }
+        send(session, requests);
     }
 
     fn carry_out(&mut self, forwarder: usize) {
@@ -435,12 +414,8 @@ impl World {
             self.clients.iter().enumerate().filter(|(number, _)| self.reaches_data(*number))
         {
             for (byte, &(kind, since)) in (0..BYTES).zip(&client.thinks) {
-                let conflicts = |(to, lock): &&(usize, Lock)| {
-                    let is_of_byte = (lock.first..=lock.last).contains(&byte) && lock.kind != lock::NONE;
-                    *to != number && is_of_byte && (kind == lock::EXCLUSIVE || lock.kind == lock::EXCLUSIVE)
-                };
                 if kind != lock::NONE {
-                    let another = self.given[since..].iter().find(conflicts);
+                    let another = taken_by_another(&self.given[since..], number, byte, kind);
                     assert_eq!(another, None, "byte {byte} of client {number}");
                 }
             }

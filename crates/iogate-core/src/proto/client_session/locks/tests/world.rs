@@ -8,10 +8,12 @@ use core::mem;
 
 use proptest::prelude::*;
 
-use super::{CONFIG, EBADF, ESTALE, opened, welcome};
+use super::{
+    CONFIG, EBADF, ESTALE, given_up_to, opened, opens, send, submit_lock, taken_by_another, welcome,
+};
 use crate::file_locks::{Denied, FileLocks};
-use crate::proto::client_session::{Attempt, ClientSession, Demand};
-use crate::wire::{Identity, Lock, Open, Request, SetLock, Welcome, lock, open};
+use crate::proto::client_session::{Attempt, ClientSession};
+use crate::wire::{Identity, Lock, Request, SetLock, Welcome, lock, open};
 use crate::{Span, Time};
 
 const CLIENTS: usize = 3;
@@ -168,10 +170,7 @@ impl World {
     fn open(&mut self, client: usize) {
         let Client { session, handle, .. } = &mut self.clients[client];
         *handle = session.open_file(b"f", open::READ, ());
-        let (flags, identity) = (open::READ, Identity::default());
-        let demand =
-            Demand::of(&Request::Open(Open { handle: *handle, flags, mode: 0, identity, path: b"f" }));
-        session.submit(Ask::Open(*handle), demand, self.now).unwrap();
+        session.submit(Ask::Open(*handle), opens(*handle), self.now).unwrap();
     }
 
     /// Asks for a lock, if the client waits for nothing.
@@ -187,17 +186,12 @@ impl World {
             thinks[byte].0 = thinks[byte].0.min(kind);
         }
         *pending = Some(wish);
-        let set = SetLock { handle: *handle, again: 0, session: 0, lock: wish };
-        let begun = session.lock_begins(*handle, &wish);
-        let demand = Demand { lock: begun, ..Demand::of(&Request::SetLock(set)) };
-        session.submit(Ask::Lock(set), demand, self.now).unwrap();
+        submit_lock(session, *handle, wish, self.now, Ask::Lock);
     }
 
     fn send(&mut self, client: usize) {
         let Client { session, requests, .. } = &mut self.clients[client];
-        if let Some(next) = session.next_to_write() {
-            requests.push_back((next.id, next.item.clone()));
-        }
+        send(session, requests);
     }
 
     fn carry_out(&mut self, client: usize) {
@@ -220,8 +214,7 @@ impl World {
             None => {
                 let range = wish.first as usize..=wish.last as usize;
                 it.believes[range.clone()].fill(wish.kind);
-                let granted = |(to, lock): &(usize, Lock)| *to == client && *lock == wish;
-                let at = self.server.given.iter().rposition(granted).map_or(0, |at| at + 1);
+                let at = given_up_to(&self.server.given, client, &wish);
                 // What was not taken away meanwhile is had for as long as it was.
                 it.thinks[range].fill((wish.kind, at));
             }
@@ -309,12 +302,7 @@ impl World {
                 if kind == lock::NONE || !is_live {
                     continue;
                 }
-                let conflicts = |(to, lock): &&(usize, Lock)| {
-                    let is_of_byte =
-                        (lock.first..=lock.last).contains(&(byte as u64)) && lock.kind != lock::NONE;
-                    *to != number && is_of_byte && (kind == lock::EXCLUSIVE || lock.kind == lock::EXCLUSIVE)
-                };
-                let another = self.server.given[since..].iter().find(conflicts);
+                let another = taken_by_another(&self.server.given[since..], number, byte as u64, kind);
                 assert_eq!(another, None, "byte {byte} of client {number}");
             }
         }
