@@ -11,7 +11,7 @@ use std::sync::Arc;
 use iogate_core::wire::{Attr, Change, Gone, Identity, Space};
 use rustix::fs::Access;
 
-pub use crate::directory::held::{folder_below, random_secret, secret_below};
+pub use crate::directory::held::{file_in, folder_below, random_secret, secret_below, set_file_in};
 use crate::outside::OutsideLocks;
 use crate::tree::TreeFile;
 use crate::{Caller, Clock};

@@ -1,6 +1,6 @@
 //! The folder of an export that is the server's own: clients neither see nor reach it.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -25,41 +25,50 @@ pub(crate) fn contains(path: &Path) -> bool {
 /// Opens a folder in it, and makes both where they are missing; only for the process's own user.
 pub(crate) fn folder(root: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {
     let own = make_and_open(root, NAME)?;
-    make_and_open(std::os::fd::AsFd::as_fd(&own), name)
+    make_and_open(own.as_fd(), name)
 }
 
 /// Sets what a file in it says, durably; `None`: there is no such file.
 pub(crate) fn set_file(root: BorrowedFd<'_>, name: &str, content: Option<&[u8]>) -> Result<(), Errno> {
-    let own = make_and_open(root, NAME)?;
+    set_file_in(make_and_open(root, NAME)?.as_fd(), name, content)?;
+    // The folder itself may be new. What the root is held by cannot be synced.
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::fsync(rustix::fs::openat(root, ".", flags, Mode::empty())?)
+}
+
+/// The same of a file in a folder.
+pub(crate) fn set_file_in(own: BorrowedFd<'_>, name: &str, content: Option<&[u8]>) -> Result<(), Errno> {
     match content {
-        None => match rustix::fs::unlinkat(&own, name, rustix::fs::AtFlags::empty()) {
+        None => match rustix::fs::unlinkat(own, name, rustix::fs::AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(errno) => return Err(errno),
         },
         Some(content) => {
             let new = format!("{name}.{}", std::process::id());
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let file = rustix::fs::openat(&own, &new, flags, Mode::RUSR | Mode::WUSR)?;
+            let file = rustix::fs::openat(own, &new, flags, Mode::RUSR | Mode::WUSR)?;
             let set = match rustix::io::write(&file, content) {
                 Ok(count) if count < content.len() => Err(Errno::NOSPC),
                 written => written.and_then(|_| rustix::fs::fsync(&file)),
             };
-            if let Err(errno) = set.and_then(|()| rustix::fs::renameat(&own, &new, &own, name)) {
-                let _ = rustix::fs::unlinkat(&own, &new, rustix::fs::AtFlags::empty());
+            if let Err(errno) = set.and_then(|()| rustix::fs::renameat(own, &new, own, name)) {
+                let _ = rustix::fs::unlinkat(own, &new, rustix::fs::AtFlags::empty());
                 return Err(errno);
             }
         }
     }
-    rustix::fs::fsync(&own)?;
-    // The folder itself may be new. What the root is held by cannot be synced.
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::fsync(rustix::fs::openat(root, ".", flags, Mode::empty())?)
+    rustix::fs::fsync(own)
 }
 
 /// What a file in it says, if there is one.
 pub(crate) fn file(root: BorrowedFd<'_>, name: &str) -> Result<Option<Vec<u8>>, Errno> {
+    file_in(root, &format!("{NAME}/{name}"))
+}
+
+/// What a file in a folder says, if there is one.
+pub(crate) fn file_in(folder: BorrowedFd<'_>, name: &str) -> Result<Option<Vec<u8>>, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = match rustix::fs::openat(root, format!("{NAME}/{name}"), flags, Mode::empty()) {
+    let file = match rustix::fs::openat(folder, name, flags, Mode::empty()) {
         Err(Errno::NOENT) => return Ok(None),
         file => file?,
     };

@@ -33,6 +33,16 @@ pub fn folder_below(directory: impl AsFd) -> io::Result<OwnedFd> {
     Ok(private::own_folder(directory.as_fd())?)
 }
 
+/// Sets what a file in such a folder says, durably: it is replaced as a whole.
+pub fn set_file_in(folder: impl AsFd, name: &str, content: &[u8]) -> io::Result<()> {
+    Ok(private::set_file_in(folder.as_fd(), name, Some(content))?)
+}
+
+/// What a file in such a folder says, if there is one.
+pub fn file_in(folder: impl AsFd, name: &str) -> io::Result<Option<Vec<u8>>> {
+    Ok(private::file_in(folder.as_fd(), name)?)
+}
+
 /// A name that a client may use in a directory: no path, and neither `.` nor `..`.
 fn check(name: &[u8]) -> Result<(), Errno> {
     match name {

@@ -128,16 +128,8 @@ impl<T: HeldTree> Service<T> {
                 LockReply::Shared { cookie, status }.put(out);
             }
             LockRequest::Unshare { cookie, share, .. } => {
-                let lock = FileLock {
-                    host: share.host,
-                    file: share.file,
-                    owner: share.owner,
-                    process: 0,
-                    offset: 0,
-                    length: 0,
-                };
                 let unshare = |locked: &mut Locked<T::Held>, owner, _| locked.locks.unshare(owner);
-                let status = self.give_up(client, &lock, unshare);
+                let status = self.give_up(client, &all_of(&share), unshare);
                 LockReply::Shared { cookie, status }.put(out);
             }
         }
@@ -202,7 +194,7 @@ impl<T: HeldTree> Service<T> {
                 None => Ok(None),
             }),
         };
-        lock(&self.locks.hosts).end(self.locks.clock.now(), owner, 0, 0);
+        lock(&self.locks.hosts).end(owner);
         found.map_err(|error| of_error(&error))
     }
 
@@ -274,14 +266,8 @@ impl<T: HeldTree> Service<T> {
             if exclusive && self.export.read_only {
                 return Err(LockStatus::RoFs);
             }
-            let owner = lock(&self.locks.hosts).begin(&owner_of(client, lock_));
-            let wanted = Wanted { owner, kind, range };
-            let granted = || {
-                let mut call = Vec::new();
-                LockRequest::Granted { cookie, exclusive, lock: *lock_ }.put(&mut call);
-                Waiting { wanted, call }
-            };
-            let act = |locked: &mut Locked<T::Held>| -> Result<LockStatus, LockStatus> {
+            let act = |locked: &mut Locked<T::Held>, owner| -> Result<LockStatus, LockStatus> {
+                let wanted = Wanted { owner, kind, range };
                 if locked.locks.told(&wanted) {
                     return Ok(LockStatus::Granted);
                 }
@@ -292,28 +278,57 @@ impl<T: HeldTree> Service<T> {
                 if !block {
                     return Ok(LockStatus::Denied);
                 }
-                locked.locks.wait(granted());
+                let mut call = Vec::new();
+                LockRequest::Granted { cookie, exclusive, lock: *lock_ }.put(&mut call);
+                locked.locks.wait(Waiting { wanted, call });
                 Ok(LockStatus::Blocked)
             };
-            let wants_look = || self.callbacks.get().into_iter().for_each(|callbacks| callbacks.wants_look());
-            let done = loop {
-                let file = match self.locked(&named, &lock_.file) {
-                    Ok(file) => file,
-                    Err(error) => break Err(of_error(&error)),
-                };
-                // Its last lock may have been given back just now: then it is to be opened again.
-                if let Some((done, given)) = self.locks.with(&lock_.file, owner, &file, act) {
-                    self.tell(given);
-                    break done;
-                }
-            };
-            lock(&self.locks.hosts).end(self.locks.clock.now(), owner, 0, 0);
-            if done == Ok(LockStatus::Blocked) {
-                wants_look();
+            let done = self.take_of(client, &named, lock_, act)?;
+            if done == Ok(LockStatus::Blocked)
+                && let Some(callbacks) = self.callbacks.get()
+            {
+                callbacks.wants_look();
             }
             done
         };
         take().unwrap_or_else(|status| status)
+    }
+
+    /// Takes something of a file, which may have no locks yet, in the name of an owner.
+    fn take_of<R>(
+        self: &Arc<Self>,
+        client: IpAddr,
+        named: &Named<T::Held>,
+        lock_: &FileLock<'_>,
+        act: impl Fn(&mut Locked<T::Held>, Owner) -> R,
+    ) -> Result<R, LockStatus> {
+        let owner = lock(&self.locks.hosts).begin(&owner_of(client, lock_));
+        let done = loop {
+            let file = match self.locked(named, &lock_.file) {
+                Ok(file) => file,
+                Err(error) => break Err(of_error(&error)),
+            };
+            // Its last lock may have been given back just now: then it is to be opened again.
+            if let Some(done) = self.with(&lock_.file, owner, &file, |locked| act(locked, owner)) {
+                break Ok(done);
+            }
+        };
+        lock(&self.locks.hosts).end(owner);
+        done
+    }
+
+    /// Does something with the locks of a file in the name of an owner, and has those told who get locks by it. `None`: the file has none
+    /// any more.
+    pub(super) fn with<R>(
+        self: &Arc<Self>,
+        handle: &FileHandle,
+        owner: Owner,
+        file: &Mutex<Locked<T::Held>>,
+        act: impl FnOnce(&mut Locked<T::Held>) -> R,
+    ) -> Option<R> {
+        let (done, given) = self.locks.with(handle, owner, file, act)?;
+        self.tell(handle, given);
+        Some(done)
     }
 
     /// Gives back something, if there is anything: that is always granted.
@@ -329,37 +344,19 @@ impl<T: HeldTree> Service<T> {
         };
         let Some(file) = self.locks.known(&lock_.file) else { return LockStatus::Granted };
         let owner = lock(&self.locks.hosts).begin(&owner_of(client, lock_));
-        let done = self.locks.with(&lock_.file, owner, &file, |locked| act(locked, owner, range));
-        lock(&self.locks.hosts).end(self.locks.clock.now(), owner, 0, 0);
-        self.tell(done.map_or_else(Vec::new, |((), given)| given));
+        self.with(&lock_.file, owner, &file, |locked| act(locked, owner, range));
+        lock(&self.locks.hosts).end(owner);
         LockStatus::Granted
     }
 
     fn share(self: &Arc<Self>, client: IpAddr, call: &Call, share: &Share<'_>, reclaim: bool) -> LockStatus {
-        let lock_ = FileLock {
-            host: share.host,
-            file: share.file,
-            owner: share.owner,
-            process: 0,
-            offset: 0,
-            length: 0,
-        };
         let take = || -> Result<LockStatus, LockStatus> {
             self.admit(&host_of(client, share.host), reclaim, 0)?;
             let named = self.lockable(call, &share.file)?;
-            let owner = lock(&self.locks.hosts).begin(&owner_of(client, &lock_));
-            let act = |locked: &mut Locked<T::Held>| locked.locks.share(owner, share.denies, share.does);
-            let done = loop {
-                let file = match self.locked(&named, &share.file) {
-                    Ok(file) => file,
-                    Err(error) => break Err(of_error(&error)),
-                };
-                if let Some((done, _)) = self.locks.with(&share.file, owner, &file, act) {
-                    break Ok(if done { LockStatus::Granted } else { LockStatus::Denied });
-                }
-            };
-            lock(&self.locks.hosts).end(self.locks.clock.now(), owner, 0, 0);
-            done
+            let act =
+                |locked: &mut Locked<T::Held>, owner| locked.locks.share(owner, share.denies, share.does);
+            let is_free = self.take_of(client, &named, &all_of(share), act)?;
+            Ok(if is_free { LockStatus::Granted } else { LockStatus::Denied })
         };
         take().unwrap_or_else(|status| status)
     }
@@ -391,11 +388,16 @@ impl<T: HeldTree> Service<T> {
                     let gaps = locked.locks.release(owner);
                     locked.give_back_outside(gaps);
                 };
-                let done = self.locks.with(&handle, owner, &file, release);
-                self.tell(done.map_or_else(Vec::new, |((), given)| given));
+                self.with(&handle, owner, &file, release);
             }
         }
     }
+}
+
+/// What a share is of, as a lock: all of a file, for no process.
+fn all_of<'a>(share: &Share<'a>) -> FileLock<'a> {
+    let Share { host, file, owner, .. } = *share;
+    FileLock { host, file, owner, process: 0, offset: 0, length: 0 }
 }
 
 fn host_of(client: IpAddr, name: Opaque<'_>) -> HostName {

@@ -84,35 +84,30 @@ impl Hosts {
         self.last
     }
 
-    /// The call has ended, by which the owner's locks, waits and shares have become more or fewer.
-    pub(super) fn end(&mut self, now: Time, owner: Owner, before: usize, after: usize) {
-        self.change(now, owner, before, after);
-        self.leave(owner);
+    /// A call about an owner has ended.
+    pub(super) fn end(&mut self, owner: Owner) {
+        self.count(owner, 1, 0);
     }
 
     /// An owner's locks, waits and shares have become more or fewer.
     pub(super) fn change(&mut self, now: Time, owner: Owner, before: usize, after: usize) {
-        let Some(uses) = self.owners.get_mut(&owner) else { return };
-        uses.count = (uses.count + after).saturating_sub(before);
-        if let Some(host) = self.hosts.get_mut(&uses.name.host) {
+        if let Some(uses) = self.owners.get(&owner)
+            && let Some(host) = self.hosts.get_mut(&uses.name.host)
+        {
             host.count = (host.count + after).saturating_sub(before);
             host.idle = now;
         }
+        self.count(owner, before, after);
+    }
+
+    /// An owner is used more or less than before. Who is not used at all has no number any more.
+    fn count(&mut self, owner: Owner, before: usize, after: usize) {
+        let Some(uses) = self.owners.get_mut(&owner) else { return };
+        uses.count = (uses.count + after).saturating_sub(before);
         if uses.count == 0
             && let Some(uses) = self.owners.remove(&owner)
         {
             self.numbers.remove(&uses.name);
-        }
-    }
-
-    fn leave(&mut self, owner: Owner) {
-        if let Some(uses) = self.owners.get_mut(&owner) {
-            uses.count = uses.count.saturating_sub(1);
-            if uses.count == 0
-                && let Some(uses) = self.owners.remove(&owner)
-            {
-                self.numbers.remove(&uses.name);
-            }
         }
     }
 
@@ -202,16 +197,18 @@ mod tests {
         assert!(hosts.admit(now, &a.host, 0));
         let first = hosts.begin(&a);
         assert_ne!(hosts.begin(&b), first);
-        hosts.end(now, first, 0, 2);
+        hosts.change(now, first, 0, 2);
+        hosts.end(first);
         assert_eq!(hosts.begin(&a), first);
-        hosts.end(now, first, 2, 1);
+        hosts.change(now, first, 2, 1);
+        hosts.end(first);
         assert_eq!(hosts.name(first), Some(&a));
         // Its last lock goes while a call is about it.
         assert_eq!(hosts.begin(&a), first);
         hosts.change(now, first, 1, 0);
         assert_eq!(hosts.begin(&a), first);
-        hosts.end(now, first, 0, 0);
-        hosts.end(now, first, 0, 0);
+        hosts.end(first);
+        hosts.end(first);
         assert_eq!(hosts.name(first), None);
         assert_ne!(hosts.begin(&a), first);
     }
@@ -227,7 +224,8 @@ mod tests {
         let full = owner(host(2, "a"), 1);
         assert!(hosts.admit(now, &full.host, 0));
         let number = hosts.begin(&full);
-        hosts.end(now, number, 0, LOCKS_PER_HOST_MAX);
+        hosts.change(now, number, 0, LOCKS_PER_HOST_MAX);
+        hosts.end(number);
         assert!(!hosts.admit(now, &full.host, 0));
         hosts.change(now, number, 1, 0);
         assert!(hosts.admit(now, &full.host, 0));
@@ -239,7 +237,8 @@ mod tests {
         let (idle, busy) = (host(1, "idle"), owner(host(2, "busy"), 1));
         assert!(hosts.admit(at(5), &idle, 0) && hosts.admit(at(5), &busy.host, 0));
         let number = hosts.begin(&busy);
-        hosts.end(at(5), number, 0, 1);
+        hosts.change(at(5), number, 0, 1);
+        hosts.end(number);
         assert!(!hosts.forget(at(5)));
         assert!(hosts.forget(at(6)));
         assert_eq!(hosts.all().collect::<Vec<_>>(), [&busy.host]);

@@ -4,18 +4,14 @@
 //! its first lock.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{Mode, OFlags};
+use iogate_vfs::held::{file_in, set_file_in};
 
 use super::hosts::HostName;
 
 const FILE: &str = "nfs-lock-clients";
-const NEW: &str = "nfs-lock-clients.new";
-/// Most bytes that are read: 4,096 clients with the longest names.
-const BYTES_MAX: u64 = 16 << 20;
 
 /// The file.
 #[derive(Debug)]
@@ -32,13 +28,8 @@ impl Kept {
     /// # Errors
     /// If it is there and cannot be read.
     pub(super) fn read(&self) -> io::Result<BTreeSet<HostName>> {
-        let mut text = String::new();
-        match rustix::fs::openat(&self.0, FILE, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
-            Ok(file) => File::from(file).take(BYTES_MAX).read_to_string(&mut text)?,
-            Err(rustix::io::Errno::NOENT) => return Ok(BTreeSet::new()),
-            Err(error) => return Err(error.into()),
-        };
-        Ok(text.lines().filter_map(parse).collect())
+        let content = file_in(&self.0, FILE)?.unwrap_or_default();
+        Ok(String::from_utf8_lossy(&content).lines().filter_map(parse).collect())
     }
 
     /// Replaces it, durably.
@@ -46,13 +37,8 @@ impl Kept {
     /// # Errors
     /// The one before is there then.
     pub(super) fn write(&self, hosts: &BTreeSet<HostName>) -> io::Result<()> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
-        let mut file = File::from(rustix::fs::openat(&self.0, NEW, flags, Mode::from_raw_mode(0o600))?);
         let text: String = hosts.iter().map(line).collect();
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        rustix::fs::renameat(&self.0, NEW, &self.0, FILE)?;
-        Ok(rustix::fs::fsync(&self.0)?)
+        set_file_in(&self.0, FILE, text.as_bytes())
     }
 }
 
@@ -70,6 +56,8 @@ fn parse(line: &str) -> Option<HostName> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
 
     #[test]

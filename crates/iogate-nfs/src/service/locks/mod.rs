@@ -145,7 +145,7 @@ impl<T: HeldTree> Locks<T> {
         lock(&self.files).get(handle).map(Arc::clone)
     }
 
-    /// Does something with the locks of a file in the name of an owner. Those to be told are returned, too.
+    /// Does something with the locks of a file in the name of an owner. Those who get locks by it are returned, too.
     fn with<R>(
         &self,
         handle: &FileHandle,

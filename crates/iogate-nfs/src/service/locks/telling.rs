@@ -10,35 +10,27 @@ use iogate_vfs::held::HeldTree;
 use super::super::Service;
 use super::file::Waiting;
 use super::{AGAIN, LOOK, Locked, UNTOLD};
-use crate::wire::{LockRequest, LockStatus};
-use crate::xdr::Reader;
+use crate::wire::{FileHandle, LockStatus};
 
 impl<T: HeldTree> Service<T> {
     /// Has those told who have got their locks.
-    pub(super) fn tell(self: &Arc<Self>, given: Vec<Waiting>) {
+    pub(super) fn tell(self: &Arc<Self>, file: &FileHandle, given: Vec<Waiting>) {
         for waiting in given {
             let Some(client) =
                 lock(&self.locks.hosts).name(waiting.wanted.owner).map(|name| name.host.address)
             else {
                 continue;
             };
-            let service = Arc::clone(self);
-            (self.spawn)(client, Box::new(move || service.tell_now(client, &waiting)));
+            let (service, file) = (Arc::clone(self), *file);
+            (self.spawn)(client, Box::new(move || service.tell_now(client, &file, &waiting)));
         }
     }
 
-    fn tell_now(self: &Arc<Self>, client: IpAddr, waiting: &Waiting) {
+    fn tell_now(self: &Arc<Self>, client: IpAddr, handle: &FileHandle, waiting: &Waiting) {
         let Some(callbacks) = self.callbacks.get() else { return };
-        let said = callbacks.granted(client, &waiting.call);
-        let mut from = Reader::new(&waiting.call);
-        let Ok(Some(LockRequest::Granted { lock: lock_, .. })) =
-            LockRequest::take(LockRequest::GRANTED_PROCEDURE, &mut from)
-        else {
-            return;
-        };
         let wanted = waiting.wanted;
         let settle = |keeps: bool| {
-            let Some(file) = self.locks.known(&lock_.file) else { return };
+            let Some(file) = self.locks.known(handle) else { return };
             let act = |locked: &mut Locked<T::Held>| {
                 // Who has asked again meanwhile has been told so.
                 if locked.locks.told(&wanted) && !keeps {
@@ -46,10 +38,9 @@ impl<T: HeldTree> Service<T> {
                     locked.give_back_outside(gaps);
                 }
             };
-            let done = self.locks.with(&lock_.file, wanted.owner, &file, act);
-            self.tell(done.map_or_else(Vec::new, |((), given)| given));
+            self.with(handle, wanted.owner, &file, act);
         };
-        match said {
+        match callbacks.granted(client, &waiting.call) {
             Ok(LockStatus::Granted) => settle(true),
             Ok(LockStatus::Grace) => {}
             Ok(status) => {
@@ -93,7 +84,7 @@ impl<T: HeldTree> Service<T> {
             waits |= locked.locks.has_waiting();
             locks.let_go(&handle, &mut locked);
             drop(locked);
-            self.tell(tell);
+            self.tell(&handle, tell);
         }
         self.tell_of_the_start(now);
         locks.forget(now);
