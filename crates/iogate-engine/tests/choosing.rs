@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use iogate_core::auto::driver::REQUESTS_PER_S;
 use iogate_core::auto::{Choice, Storage};
-use iogate_core::device::{Device, Placement, Transfer};
+use iogate_core::device::{Device, Placement, Transfer, Unit};
 use iogate_core::profile::measure;
 use iogate_core::{
     AppId, ClientId, Extent, FileLayout, GateConfig, Layout, SchedulerConfig, SchedulerKind, Span, TargetId,
@@ -124,6 +124,53 @@ fn two_strided_readers_of_a_disk_leave_fifo() {
     assert!(first.starts_with("fifo -> ") && reasons.iter().any(|of| first.contains(of)), "{choice:?}");
     assert!(choice.considered.len() > 2, "{choice:?}");
     assert_ne!(in_force(&engine), "fifo");
+}
+
+/// Two applications have the same bursts again and again, a pause between them: from the third one on it is known when each ends.
+#[test]
+fn the_ends_of_bursts_that_come_again_are_expected() {
+    let _alone = alone();
+    let unit = || Box::new(Unit::new(Span::from_millis(1))) as Box<dyn Device>;
+    let store = ModelledStore::new(Arc::new(NullStore::new()), unit(), Placement::new(1 << 30)).unwrap();
+    let store: Arc<dyn Store> = Arc::new(store);
+    let engine = engine(store.clone(), 1, 1);
+    engine.know(Storage::modelled(measure(unit(), 1).finish("unit", false, None), Arc::new(unit)));
+    engine.choose(REQUESTS_PER_S).unwrap();
+    let burst = || {
+        thread::scope(|scope| {
+            // One has three times as many requests as the other.
+            for client in 0..8 {
+                let (engine, store) = (&engine, &store);
+                scope.spawn(move || {
+                    let (app, count) = if client < 4 { (1, 300) } else { (2, 100) };
+                    let file = store.open(format!("{app}").as_ref(), CREATE).unwrap();
+                    let origin =
+                        Origin { app: AppId(app), client: ClientId(client + 1), ..Origin::default() };
+                    let mut memory = [0; 4_096];
+                    for round in 0..count {
+                        engine.read_at(&file, origin, round * 4_096, &mut memory).unwrap();
+                    }
+                });
+            }
+            let began = Instant::now();
+            let mut most = 0;
+            while began.elapsed() < Duration::from_millis(1_500) {
+                most = most.max(engine.choice().unwrap().ends);
+                thread::sleep(Duration::from_millis(20));
+            }
+            most
+        })
+    };
+    // A busy machine may make one burst of two, or two of one.
+    let seen: Vec<u64> = (0..12)
+        .map(|_| {
+            let ends = burst();
+            thread::sleep(Duration::from_millis(1_300));
+            ends
+        })
+        .take_while(|ends| *ends == 0)
+        .collect();
+    assert!((2..12).contains(&seen.len()), "{seen:?}");
 }
 
 #[test]

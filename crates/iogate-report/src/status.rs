@@ -70,6 +70,9 @@ fn choice_lines(choice: &Choice, where_all: &str) -> String {
         let probes = (choice.probes > 0).then(|| format!(", {}", counted(choice.probes, "probe", "probes")));
         format!("{switches} in {windows}{}{}", probes.unwrap_or_default(), error.unwrap_or_default())
     });
+    if choice.ends > 0 {
+        line("ends", format!("expected of {}", counted(choice.ends, "application", "applications")));
+    }
     // How fast `fifo` is against itself says nothing, nor that others are as fast as it.
     let others: Vec<&Considered> =
         choice.considered.iter().filter(|considered| considered.scheduler != "fifo").collect();
@@ -282,6 +285,7 @@ mod tests {
             corrected: vec![(scheduler("to-agg", ""), by(750), 1), (aioli, by(1_200), 2)],
             switches: 0,
             probes: 3,
+            ends: 2,
             windows: 190,
             simulated: 80_000,
             memory_max: 0,
@@ -297,6 +301,7 @@ mod tests {
 chosen      for 61 s: fifo from the beginning
 in turns    with aioli(wait_max=0ns): 2 of 4 slices are over
 choices     0 changes in 190 windows, 3 probes, predictions are off by 23.1 %
+ends        expected of 2 applications
 considered  aioli(wait_max=0ns): 1.50 times as fast as fifo
 ";
         assert_eq!(chosen(&choice), lines);

@@ -477,7 +477,7 @@ impl<R: BufRead> Replay<R> {
         for part in self.gate.parts(id) {
             bytes += u64::from(part.bytes);
             if let Some(auto) = &mut self.auto {
-                auto.completed(self.now, part.request, part.bytes);
+                auto.completed(self.now, part.request, part.app, part.bytes);
             }
             let std::collections::hash_map::Entry::Occupied(mut entry) = self.flying.entry(part.request.0)
             else {

@@ -1,6 +1,7 @@
 //! The evaluation of the automatic choice: repeatable, and nothing is lost in it.
 
 use iogate_core::{SchedulerConfig, SchedulerKind};
+use iogate_sim::choice::again::{Again, ROUNDS};
 use iogate_sim::choice::evaluate::{Judged, Known, MOMENT, Slowdowns, auto, disturbed, in_parallel};
 use iogate_sim::choice::mix::{Mix, Set};
 use iogate_sim::choice::run::{Ran, SLICE, run, run_with};
@@ -84,4 +85,22 @@ fn a_moment_of_another_scheduler_harms_who_gains_by_it_for_good() {
     let (lost, span) = (lost(&moment), MOMENT.1.as_nanos() as f64);
     // More than all of the moment: what follows is slower, too, and it is with `fifo`.
     assert!(lost > 2.0 * span && always < 0.0, "{lost} {always} of {:?}", base.ends);
+}
+
+/// A few mixes that were improved on, four times each: whose ends are expected gain more, and the same calls give the same.
+#[test]
+fn who_comes_again_gains_by_what_it_was_before() {
+    const MIXES: usize = 6;
+    let again = |number: usize| Again::new(Set::Tuning, 2_000 + number as u64);
+    let all = in_parallel(MIXES, 2, again, |_| ());
+    assert_eq!(again(0).ways, all[0].ways);
+    for of in &all {
+        // Nothing is expected yet: both do the same.
+        assert_eq!(of.ways[0][..2], of.ways[1][..2]);
+        assert_eq!(of.ways[2][..2], of.ways[3][..2]);
+    }
+    let gain = |way: usize| -all.iter().map(|of| of.ways[way][ROUNDS as usize - 1].mean()).sum::<f64>();
+    let [with, blind] = [0, 1].map(gain);
+    println!("{with} {blind}, without a profile {} {}", gain(2), gain(3));
+    assert!(with > blind + 0.05 * MIXES as f64, "{with} {blind}");
 }

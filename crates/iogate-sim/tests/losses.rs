@@ -4,6 +4,7 @@
 //! `LOSSES_MIXES=480 cargo test -p iogate-sim --test losses NAME -- --ignored --nocapture`
 
 use iogate_core::{SchedulerConfig, SchedulerKind};
+use iogate_sim::choice::again::{Again, ROUNDS};
 use iogate_sim::choice::evaluate::{Known, Slowdowns, auto, in_parallel};
 use iogate_sim::choice::losses::{Losses, Verdict};
 use iogate_sim::choice::mix::{Mix, Set};
@@ -62,6 +63,22 @@ fn what_is_gained() {
         let harmed = all.iter().filter(|of| of[way].0.harmed() > 0).count();
         let changes: usize = all.iter().map(|of| of[way].1).sum();
         println!("{name}: gain {gain:.4}, {harmed} harmed, {changes} changes");
+    }
+}
+
+#[test]
+#[ignore = "some five minutes for 240 mixes: prints figures"]
+fn what_is_gained_by_who_comes_again() {
+    let one = |at: usize| Again::new(Set::Tuning, number(at));
+    let all = in_parallel(said("LOSSES_MIXES", 240) as usize, 2, one, |_| ());
+    for (way, name) in
+        ["with a profile", "expecting no ends", "without", "expecting no ends"].iter().enumerate()
+    {
+        for round in 0..ROUNDS as usize {
+            let gain = -all.iter().map(|of| of.ways[way][round].mean()).sum::<f64>() / all.len() as f64;
+            let harmed = all.iter().filter(|of| of.ways[way][round].harmed() > 0).count();
+            println!("{name}, time {}: gain {gain:.4}, {harmed} harmed", round + 1);
+        }
     }
 }
 

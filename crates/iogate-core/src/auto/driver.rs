@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 
+use super::bursts::Bursts;
 use super::chooser::{Chooser, QUEUED_MAX, Status};
 use super::meter::Meter;
 use super::prior::Traits;
@@ -10,7 +11,7 @@ use super::status::{Changes, Choice};
 use crate::gate::{Dispatch, DispatchId, Gate};
 use crate::hash::HashMap;
 use crate::profile::Findings;
-use crate::request::{ClientId, Request, RequestId};
+use crate::request::{AppId, ClientId, Request, RequestId};
 use crate::time::Time;
 
 /// Simulated requests a second that a chooser is given: about 1 % of a core.
@@ -72,6 +73,8 @@ pub struct Auto {
     /// The earliest beginning of the next window.
     next: Time,
     changes: Changes,
+    /// How much work applications have; not where that is to be left alone.
+    bursts: Option<Bursts>,
 }
 
 impl Auto {
@@ -86,6 +89,7 @@ impl Auto {
             noting: false,
             next: Time::ZERO,
             changes: Changes::default(),
+            bursts: Some(Bursts::default()),
         }
     }
 
@@ -96,6 +100,11 @@ impl Auto {
         }
         self.meter = Some(meter);
         self
+    }
+
+    /// Lets it expect no application's end, whatever bursts it has had: to see what that is worth.
+    pub fn expecting_no_ends(self) -> Auto {
+        Auto { bursts: None, ..self }
     }
 
     /// What it has learnt of what the storage charges, if it learns.
@@ -124,11 +133,17 @@ impl Auto {
 
     /// A request has come into the gate.
     pub fn arrived(&mut self, now: Time, request: &Request) {
+        if let Some(bursts) = &mut self.bursts {
+            bursts.arrived(now, request.app, request.bytes);
+        }
         self.ring.arrived(now, request);
     }
 
-    /// `bytes` of a request have been carried out.
-    pub fn completed(&mut self, now: Time, id: RequestId, bytes: u32) {
+    /// `bytes` of a request of this application have been carried out.
+    pub fn completed(&mut self, now: Time, id: RequestId, app: AppId, bytes: u32) {
+        if let Some(bursts) = &mut self.bursts {
+            bursts.completed(now, app, bytes);
+        }
         self.ring.completed(now, id, bytes);
     }
 
@@ -168,6 +183,9 @@ impl Auto {
             Some((None, false)) if self.chooser.limits() != Limits::EARLY => return true,
             _ => {}
         }
+        if let Some(bursts) = &self.bursts {
+            self.chooser.tell(now, bursts.left(now));
+        }
         let budget = self.pace.granted(now);
         self.chooser.consider(&self.ring, now, budget)
     }
@@ -199,6 +217,7 @@ impl Auto {
 
     /// Bytes of memory in use, those of simulated devices left out.
     pub fn allocated_bytes(&self) -> usize {
-        self.chooser.allocated_bytes() + self.ring.allocated_bytes()
+        let bursts = self.bursts.as_ref().map_or(0, Bursts::allocated_bytes);
+        self.chooser.allocated_bytes() + self.ring.allocated_bytes() + bursts
     }
 }

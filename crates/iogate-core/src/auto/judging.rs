@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use super::objective::{HARM_MAX, Ln, REQUESTS_MIN, Score, Slowdown, ln_ratio};
 use super::shadow::{Shadow, Times};
+use super::subsets::Subsets;
 use super::window::Window;
 use crate::time::Span;
 
@@ -18,7 +19,12 @@ const APPS_MAX: usize = 64;
 pub(super) struct Seen {
     pub(super) apps: Vec<(u64, u32)>,
     pub(super) runs: Vec<(usize, Vec<u64>)>,
+    /// The same as long as all are there, where the others are what applications take in all.
+    pub(super) at_once: Vec<(usize, Vec<u64>)>,
 }
+
+/// In the place of a candidate: `fifo` from the beginning of each application on.
+pub(super) const BASE: usize = usize::MAX;
 
 /// A change whose promise is not seen to be kept yet.
 pub(super) struct Trial {
@@ -72,6 +78,8 @@ pub(super) struct Judging {
     pub(super) guess: Option<usize>,
     /// How long a request is in the gate with `fifo`, as simulated in this stage.
     pub(super) wait: Span,
+    /// Sets of applications, where it is known when they end.
+    pub(super) subsets: Option<Subsets>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,15 +100,41 @@ impl Judging {
         }
     }
 
+    /// The window of the applications that are being simulated, and how many of its requests this stage looks at.
+    pub(super) fn part(&self) -> (&Window, u32) {
+        match &self.subsets {
+            Some(subsets) => (subsets.window(&self.window), subsets.limit(&self.window, self.limit())),
+            None => (&self.window, self.limit()),
+        }
+    }
+
+    /// Whether all applications of the window are being simulated.
+    pub(super) fn is_of_all(&self) -> bool {
+        self.subsets.as_ref().is_none_or(|subsets| subsets.now == subsets.full)
+    }
+
+    /// All is known of the first of the candidates that were left.
+    pub(super) fn finished(&mut self, candidate: usize, times: Vec<Times>) {
+        self.done.push((candidate, times));
+        self.left.remove(0);
+    }
+
+    /// What all are measured against.
+    fn base(&self) -> Option<&Vec<Times>> {
+        let of = |candidate| self.done.iter().find(|(index, _)| *index == candidate).map(|(_, times)| times);
+        of(BASE).or_else(|| of(0))
+    }
+
     /// The candidates of a stage, but `fifo`, the best first: by their means, and by how much more than may be they slow down an
     /// application. A part of a window is too little to say for sure who harms. `correction` is what is measured beyond that.
     pub(super) fn ranked(&self, correction: impl Fn(usize) -> Ln) -> Vec<usize> {
-        let Some((_, fifo)) = self.done.first() else { return Vec::new() };
-        let mut ranked: Vec<(Ln, usize)> = (self.done.iter().skip(1))
+        let Some(base) = self.base() else { return Vec::new() };
+        let mut ranked: Vec<(Ln, usize)> = (self.done.iter())
+            .filter(|(index, _)| ![0, BASE].contains(index))
             .map(|(index, times)| {
-                let score = Score::of(self.window.apps.iter().zip(times.iter().zip(fifo)).map(
-                    |(app, (time, fifo))| {
-                        let (took, with_fifo) = (time.all.as_nanos(), fifo.all.as_nanos());
+                let score = Score::of(self.window.apps.iter().zip(times.iter().zip(base)).map(
+                    |(app, (time, base))| {
+                        let (took, with_fifo) = (time.in_all.as_nanos(), base.in_all.as_nanos());
                         Slowdown { key: app.key, requests: app.requests, took, with_fifo }
                     },
                 ));
@@ -138,6 +172,7 @@ impl Judging {
 
     pub(super) fn allocated_bytes(&self) -> usize {
         let done: usize = self.done.iter().map(|(_, times)| times.capacity() * size_of::<Times>()).sum();
+        let done = done + self.subsets.as_ref().map_or(0, Subsets::allocated_bytes);
         self.window.allocated_bytes() + self.shadow.as_ref().map_or(0, Shadow::allocated_bytes) + done
     }
 }
@@ -156,31 +191,41 @@ impl Seen {
             sizes.push((u64::MAX, rest.iter().map(|&index| apps[index].requests).sum()));
         }
         let whole = judging.stage == Stage::Whole && judging.left.is_empty();
-        let runs = (judging.done.iter())
-            .map(|(candidate, times)| {
-                let took = |index: &usize| times[*index].all.as_nanos();
+        let runs = |of: fn(&Times) -> Span| {
+            let run = |(candidate, times): &(usize, Vec<Times>)| {
+                let took = |index: &usize| of(&times[*index]).as_nanos();
                 let mut all: Vec<u64> = order[..kept].iter().map(took).collect();
                 if !rest.is_empty() {
                     all.push(rest.iter().map(took).sum());
                 }
                 (*candidate, all)
-            })
-            .collect();
-        whole.then_some(Seen { apps: sizes, runs })
+            };
+            judging.done.iter().map(run).collect::<Vec<_>>()
+        };
+        let (at_once, runs) = (runs(|times| times.all), runs(|times| times.in_all));
+        whole.then_some(Seen { apps: sizes, runs, at_once })
     }
 
-    /// What each application took under one candidate, and under another in the place of `fifo`.
-    pub(super) fn against(&self, index: usize, base: usize) -> impl Iterator<Item = Slowdown> + '_ {
-        let run = |index: usize| self.runs.iter().find(move |(candidate, _)| *candidate == index);
-        let both = run(index).zip(run(base));
-        both.into_iter().flat_map(|((_, times), (_, base))| {
+    /// What each application takes under one candidate, and under another in the place of `fifo`, in all; or as long as all are there.
+    pub(super) fn against(
+        &self,
+        index: usize,
+        base: usize,
+        in_all: bool,
+    ) -> impl Iterator<Item = Slowdown> + '_ {
+        let runs = if in_all { &self.runs } else { &self.at_once };
+        let run = |index: usize| runs.iter().find(move |(candidate, _)| *candidate == index);
+        // Where nobody's end is known, there is no other base.
+        let base = run(base).or_else(|| run(0).filter(|_| base == BASE));
+        run(index).zip(base).into_iter().flat_map(|((_, times), (_, base))| {
             (self.apps.iter().zip(times.iter().zip(base)))
                 .map(|(&(key, requests), (&took, &with_fifo))| Slowdown { key, requests, took, with_fifo })
         })
     }
 
     pub(super) fn allocated_bytes(&self) -> usize {
-        let runs: usize = self.runs.iter().map(|(_, times)| times.capacity() * size_of::<u64>()).sum();
+        let runs = self.runs.iter().chain(&self.at_once);
+        let runs: usize = runs.map(|(_, times)| times.capacity() * size_of::<u64>()).sum();
         runs + self.apps.capacity() * size_of::<(u64, u32)>()
     }
 }

@@ -12,6 +12,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use super::bursts::Left;
 use super::candidates::one_at_a_time;
 use super::chooser::{Change, Chooser, Reason, Status};
 use super::driver::Pace;
@@ -291,6 +292,11 @@ impl Live {
             giving_up: None,
             given_up: None,
         }
+    }
+
+    /// What is left of the bursts that applications have now. To be said before [`Live::consider`].
+    pub fn tell(&mut self, now: Time, left: impl IntoIterator<Item = Left>) {
+        self.chooser.tell(now, left);
     }
 
     /// Takes a window out of a log, if it has enough of one; else the log is to go on.

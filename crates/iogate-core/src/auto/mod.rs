@@ -4,10 +4,13 @@
 //! |---|---|
 //! | [`ring`] | what came and what completed: the ring that a gate's driver fills |
 //! | [`window`] | a window of work, which is read out of a ring |
+//! | [`bursts`] | how much work applications have, by what they had before |
 //! | `addresses` | where on a device the bytes of files are taken to lie |
 //! | `load` | whether the load is still of the same kind |
 //! | [`pricing`] | what the storage charges, for a shadow |
 //! | [`shadow`] | a window as it would have been under another scheduler |
+//! | `subsets` | a window with some of its applications only |
+//! | `ends` | when applications end, where it is known how much work they have |
 //! | [`objective`] | which of two outcomes is better |
 //! | [`candidates`] | the schedulers that are considered |
 //! | [`meter`] | what the storage charges, learnt from a gate's dispatches |
@@ -29,10 +32,12 @@
 //! and no source of randomness; the same calls give the same choices.
 
 mod addresses;
+pub mod bursts;
 pub mod candidates;
 pub mod chooser;
 mod correction;
 pub mod driver;
+mod ends;
 pub mod features;
 mod judging;
 pub mod live;
@@ -46,12 +51,14 @@ mod reference;
 pub mod ring;
 pub mod shadow;
 pub mod status;
+mod subsets;
 #[cfg(test)]
 mod tests;
 mod turns;
 pub mod window;
 pub mod without;
 
+pub use bursts::Bursts;
 pub use candidates::Candidates;
 pub use chooser::Chooser;
 pub use driver::{Auto, Pace};

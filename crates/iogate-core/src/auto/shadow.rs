@@ -27,6 +27,10 @@ pub(super) struct Times {
     pub(super) all: Span,
     /// To the completion that was its last one in the window as measured; zero if it had none.
     pub(super) measured: Span,
+    /// From its beginning to its end, where it is known when that comes; else as `all`.
+    pub(super) in_all: Span,
+    /// Its completions until the simulation was over, and in how many ns. Those that came again are among them.
+    pub(super) rate: (u64, u64),
 }
 
 /// Marks what is served on the device before anything that the shadow's gate says.
@@ -361,8 +365,13 @@ impl Shadow {
                 }
             };
             let measured = part.completed.min(app.requests);
+            let all = took(app.finished, app.requests);
+            let lasted = app.first.map_or(0, |first| self.now.since(first).as_nanos());
             Times {
-                all: took(app.finished, app.requests),
+                all,
+                in_all: all,
+                // Half of one more, as who has had nothing yet has some rate, too.
+                rate: (2 * u64::from(app.done) + 1, 2 * lasted.max(1)),
                 measured: if measured == 0 { Span::ZERO } else { took(app.measured, measured) },
             }
         })

@@ -65,6 +65,8 @@ pub struct Status {
     pub switches: u64,
     /// Moments in which something was tried only to see what its dispatches take.
     pub probes: u64,
+    /// Applications of which it was taken for known, in the last window, when they end.
+    pub ends: u64,
     /// Windows that were looked at.
     pub windows: u64,
     /// Requests that were simulated.
@@ -141,6 +143,9 @@ pub struct Choice {
     /// Moments in which something was tried only to see what its dispatches take.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_none"))]
     pub probes: u64,
+    /// Applications of which it was taken for known, in the last window, when they end.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_none"))]
+    pub ends: u64,
     /// Windows that were looked at.
     pub windows: u64,
     /// Requests that were simulated.
@@ -191,7 +196,7 @@ impl Choice {
     /// What `status` says, at `now`.
     pub fn of(status: &Status, now: Time) -> Choice {
         let Status { change, considered, error, turns, corrected, switches, probes, .. } = status;
-        let Status { windows, simulated, .. } = status;
+        let Status { ends, windows, simulated, .. } = status;
         let factor = |ln: Ln| exp_thousandths(ln) as f64 / 1_000.0;
         let considered = considered.iter().map(|(scheduler, score)| Considered {
             scheduler: scheduler.to_string(),
@@ -216,6 +221,7 @@ impl Choice {
             corrected: corrected.collect(),
             switches: *switches,
             probes: *probes,
+            ends: *ends,
             windows: *windows,
             simulated: *simulated,
             changes: Vec::new(),

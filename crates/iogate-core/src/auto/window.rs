@@ -54,8 +54,9 @@ pub(super) struct Work {
 pub(super) struct AppPart {
     /// The application, or the client below [`CLIENT_KEY`].
     pub(super) key: u64,
-    /// Its requests.
+    /// Its requests, and their bytes.
     pub(super) requests: u32,
+    all_bytes: u64,
     /// Those of them that completed, the reads among these, and the bytes of reads and writes.
     pub(super) completed: u32,
     pub(super) reads: u32,
@@ -69,11 +70,17 @@ pub(super) struct AppPart {
 }
 
 impl AppPart {
+    /// Bytes of a request, on the average.
+    pub(super) fn mean_bytes(&self) -> u64 {
+        self.all_bytes / u64::from(self.requests.max(1))
+    }
+
     /// One that has done nothing yet, and has something in the gate for the first time then.
     pub(super) fn new(key: u64, first: Time) -> AppPart {
         AppPart {
             key,
             requests: 0,
+            all_bytes: 0,
             completed: 0,
             reads: 0,
             bytes: [0; 2],
@@ -377,6 +384,7 @@ impl Builder {
         self.window.clients[client as usize].requests += 1;
         let part = &mut self.window.apps[app as usize];
         part.requests += 1;
+        part.all_bytes += u64::from(bytes);
         part.outstanding += 1;
         let address = addresses.of(file, offset);
         self.open.insert(id, Open { work: self.window.work.len() as u32, bytes, came });

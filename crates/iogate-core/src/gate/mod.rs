@@ -66,8 +66,10 @@ pub struct Dispatch {
 /// A request's share of a dispatch: all of it, or one stripe of it where the gate has split it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The request.
+    /// The request, and whose it is.
     pub request: RequestId,
+    /// See `request`.
+    pub app: AppId,
     /// First byte of the share.
     pub offset: u64,
     /// Its length in bytes.
@@ -318,7 +320,13 @@ impl Gate {
     pub fn parts(&self, id: DispatchId) -> impl Iterator<Item = Part> + '_ {
         self.service.slots(id, &self.pending).map(|slot| {
             let part = self.pending.slot(slot);
-            Part { request: part.id, offset: part.offset, bytes: part.bytes, arrival: part.arrival }
+            Part {
+                request: part.id,
+                app: part.app,
+                offset: part.offset,
+                bytes: part.bytes,
+                arrival: part.arrival,
+            }
         })
     }
 

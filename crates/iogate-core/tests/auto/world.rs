@@ -285,7 +285,7 @@ pub(crate) fn run(
             gate.complete(now, id, Outcome::Done { bytes });
             for part in parts {
                 if let Some(auto) = &mut auto {
-                    auto.completed(now, part.request, part.bytes);
+                    auto.completed(now, part.request, part.app, part.bytes);
                 }
                 let index = sender[part.request.0 as usize];
                 let (process, state) = (&mix.processes[index], &mut states[index]);

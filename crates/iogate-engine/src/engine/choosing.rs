@@ -8,12 +8,13 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
+use iogate_core::auto::bursts::Left;
 use iogate_core::auto::chooser::QUEUED_MAX;
 use iogate_core::auto::live::{Next, Served};
 use iogate_core::auto::ring::PRESENT_MAX;
-use iogate_core::auto::{Choice, Live, Log, Pace, Storage};
+use iogate_core::auto::{Bursts, Choice, Live, Log, Pace, Storage};
 use iogate_core::profile::Findings;
-use iogate_core::{FileId, FileLayout, Request, RequestId, SchedulerConfig, Time};
+use iogate_core::{AppId, FileId, FileLayout, Request, RequestId, SchedulerConfig, Time};
 
 use super::flight::Flight;
 use super::shared::{Shared, State};
@@ -39,6 +40,7 @@ pub(super) enum Choosing {
 /// What is noted for the thread that chooses.
 pub(super) struct Noting {
     log: Log,
+    bursts: Bursts,
     /// The thread has been told that there is something to look at.
     told: bool,
     choice: Choice,
@@ -66,12 +68,14 @@ impl Noting {
     /// A request has come in; false if a window is to begin with what is in the gate now.
     #[inline]
     pub(super) fn arrived(&mut self, now: Time, request: &Request) -> bool {
+        self.bursts.arrived(now, request.app, request.bytes);
         self.log.arrived(now, request);
         !self.log.is_due(now)
     }
 
     #[inline]
-    pub(super) fn completed(&mut self, now: Time, request: RequestId, bytes: u32) {
+    pub(super) fn completed(&mut self, now: Time, request: RequestId, app: AppId, bytes: u32) {
+        self.bursts.completed(now, app, bytes);
         self.log.completed(now, request, bytes);
     }
 
@@ -199,6 +203,7 @@ impl Shared {
         let number = state.thinking.number;
         let noting = Noting {
             log: Log::new(live.limits()),
+            bursts: Bursts::default(),
             told: false,
             choice: live.choice(now),
             said: now,
@@ -267,8 +272,12 @@ fn look(shared: &Arc<Shared>, live: &mut Live, taken: &mut Log, thread: u64) -> 
     while !state.noting(thread)?.told {
         state = shared.sleep(state, None);
     }
-    state.noting(thread)?.log.take(taken);
+    let now = shared.clock.now();
+    let noting = state.noting(thread)?;
+    noting.log.take(taken);
+    let left: Vec<Left> = noting.bursts.left(now).collect();
     drop(state);
+    live.tell(now, left);
     let is_window = live.consider(taken, shared.clock.now());
     let mut state = shared.lock();
     let noting = state.noting(thread)?;

@@ -29,10 +29,10 @@ impl Shared {
             let began = flight.began;
             for share in &mut flight.shares {
                 let bytes = share.bytes();
-                if let Choosing::On(noting) = &mut state.choosing {
-                    noting.completed(now, share.request, bytes);
-                }
                 let pending = state.table.get(share.request);
+                if let Choosing::On(noting) = &mut state.choosing {
+                    noting.completed(now, share.request, pending.origin.app, bytes);
+                }
                 if !pending.account(share.offset, bytes, share.got, share.error.take()) {
                     continue;
                 }

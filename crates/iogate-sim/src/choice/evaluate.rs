@@ -36,7 +36,16 @@ pub struct Slowdowns(pub Vec<f64>);
 impl Slowdowns {
     /// Of `ran`, while `base` is what it was with `fifo`.
     pub fn of(ran: &Ran, base: &Ran) -> Slowdowns {
-        let ends = ran.ends.iter().zip(&base.ends).filter(|(_, base)| **base > 0);
+        Slowdowns::between(&ran.ends, &base.ends)
+    }
+
+    /// The same of one round.
+    pub fn of_round(ran: &Ran, base: &Ran, round: usize) -> Slowdowns {
+        Slowdowns::between(&ran.rounds[round], &base.rounds[round])
+    }
+
+    fn between(ends: &[u64], base: &[u64]) -> Slowdowns {
+        let ends = ends.iter().zip(base).filter(|(_, base)| **base > 0);
         Slowdowns(ends.map(|(end, base)| (*end as f64 / *base as f64).ln()).collect())
     }
 

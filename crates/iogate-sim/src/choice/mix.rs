@@ -61,6 +61,10 @@ pub struct Mix {
     pub processes: Vec<Process>,
     /// When all processes end, whatever they have done.
     pub until: Time,
+    /// How often all of it is carried out, one after the other, and how long nothing is in between.
+    pub rounds: u32,
+    /// See `rounds`.
+    pub pause: Span,
 }
 
 struct Ranges {
@@ -148,6 +152,11 @@ impl Mix {
         mix.ending(seconds)
     }
 
+    /// The same carried out so often, as jobs are that come again: each time when all have been away for a while.
+    pub fn again(self, rounds: u32) -> Mix {
+        Mix { rounds, pause: Span::from_secs(5), ..self }
+    }
+
     /// Other applications on the storage of the mix with this number, behind a gate of the same depth: what was there before it.
     pub fn random_before(set: Set, number: u64) -> Mix {
         let (storage, depth) = {
@@ -203,7 +212,8 @@ impl Mix {
             processes.extend(application(of, app, &mut rng));
         }
         let seconds = pick(of.seconds, &mut rng);
-        (Mix { seed, storage, depth, processes, until: Time::MAX }, seconds)
+        let (until, rounds, pause) = (Time::MAX, 1, Span::ZERO);
+        (Mix { seed, storage, depth, processes, until, rounds, pause }, seconds)
     }
 
     fn level_rounds(&mut self) {

@@ -12,9 +12,11 @@
 //! | [`sampling`] | what accounts of samples say of a mix, beside exact ones of the same time |
 //! | [`kept`] | what it is worth to begin with what was learnt of the storage before |
 //! | [`losses`] | where what the choice does not gain is lost |
+//! | [`again`] | mixes that come again, so that their ends can be expected |
 //! | [`phases`] | what it does when all applications go over to something else |
 //! | [`train`] | what a prior is learnt from: random situations, with what became of each under each candidate |
 
+pub mod again;
 pub mod evaluate;
 pub mod gains;
 pub mod kept;

@@ -21,7 +21,9 @@ pub const SLICE: Span = Span::from_millis(250);
 pub struct Ran {
     /// Of each application: when its last request was complete, in ns.
     pub ends: Vec<u64>,
-    /// Of each process: how many requests were complete.
+    /// Of each round, how long each application took from the round's beginning to its last completion, in ns.
+    pub rounds: Vec<Vec<u64>>,
+    /// Of each process: how many requests were complete in the last round.
     pub requests: Vec<u32>,
     /// Of each slice of time and application: how many requests were complete.
     pub progress: Vec<Vec<u32>>,
@@ -95,6 +97,9 @@ struct World<'a> {
     coming: BinaryHeap<Reverse<(Time, usize)>>,
     now: Time,
     completed: u64,
+    /// Requests of this round that are not complete, and when it began.
+    left: u64,
+    began: Time,
     /// The process of each request, by its number.
     sender: Vec<u32>,
     /// When each dispatch was handed over, by its number.
@@ -106,7 +111,7 @@ struct World<'a> {
 impl World<'_> {
     fn new<'a>(mix: &'a Mix, scheduler: &SchedulerConfig) -> World<'a> {
         let state = |index: usize| State {
-            sent: mix.processes[index].outstanding.min(mix.processes[index].requests),
+            sent: 0,
             done: 0,
             next: 0,
             stint: 0,
@@ -125,16 +130,28 @@ impl World<'_> {
             coming: BinaryHeap::new(),
             now: Time::ZERO,
             completed: 0,
+            left: 0,
+            began: Time::ZERO,
             sender: Vec::new(),
             begun: Vec::new(),
             records: false,
             ran: Ran { ends: vec![0; apps], completions: vec![Vec::new(); apps], ..Ran::default() },
         };
-        for (index, process) in mix.processes.iter().enumerate() {
-            (0..process.outstanding.min(process.requests))
-                .for_each(|_| world.coming.push(Reverse((Time::ZERO, index))));
-        }
+        world.begin(Time::ZERO);
         world
+    }
+
+    /// All processes begin, for the first time or again.
+    fn begin(&mut self, at: Time) {
+        self.began = at;
+        self.left = self.mix.processes.iter().map(|process| u64::from(process.requests)).sum();
+        for (index, process) in self.mix.processes.iter().enumerate() {
+            let sent = process.outstanding.min(process.requests);
+            let state = &mut self.states[index];
+            (state.sent, state.done, state.next, state.in_round, state.waits) = (sent, 0, 0, 0, false);
+            (0..sent).for_each(|_| self.coming.push(Reverse((at, index))));
+        }
+        self.ran.rounds.push(vec![0; self.ran.ends.len()]);
     }
 
     fn run(
@@ -252,7 +269,7 @@ impl World<'_> {
                     self.ran.events.push(Event::Completed { id: part.request, time, began });
                 }
                 if let Some(auto) = &mut auto {
-                    auto.completed(self.now, part.request, part.bytes);
+                    auto.completed(self.now, part.request, part.app, part.bytes);
                 }
                 self.done(self.sender[part.request.0 as usize] as usize);
             }
@@ -264,6 +281,14 @@ impl World<'_> {
         let process = &self.mix.processes[index];
         self.completed += 1;
         self.ran.ends[process.app as usize - 1] = self.now.as_nanos();
+        if let Some(round) = self.ran.rounds.last_mut() {
+            round[process.app as usize - 1] = self.now.since(self.began).as_nanos();
+        }
+        self.left -= 1;
+        if self.left == 0 && self.ran.rounds.len() < self.mix.rounds as usize {
+            self.begin(self.now + self.mix.pause);
+            return;
+        }
         self.ran.completions[process.app as usize - 1].push(self.now.as_nanos());
         let slice = (self.now.as_nanos() / SLICE.as_nanos()) as usize;
         if self.ran.progress.len() <= slice && slice < 4_096 {

@@ -67,7 +67,7 @@ impl Choosing {
     /// A dispatch has been carried out.
     pub(super) fn ended(&mut self, now: Time, id: DispatchId, parts: impl Iterator<Item = Part>) {
         self.auto.ended(now, id);
-        parts.for_each(|part| self.auto.completed(now, part.request, part.bytes));
+        parts.for_each(|part| self.auto.completed(now, part.request, part.app, part.bytes));
     }
 
     /// How often it has changed the scheduler.

@@ -171,6 +171,7 @@ impl ReferenceGate {
         };
         let part = |entry: &Entry| Part {
             request: entry.request,
+            app: entry.app,
             offset: entry.offset,
             bytes: entry.bytes,
             arrival: entry.arrival,

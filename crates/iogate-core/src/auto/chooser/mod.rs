@@ -16,6 +16,7 @@
 //! doubles each time. What is in use with a bound that follows the load is given a new bound where the load has changed.
 
 mod beginning;
+mod ending;
 mod expecting;
 mod probing;
 mod proposal;
@@ -28,7 +29,8 @@ use alloc::vec::Vec;
 
 use super::candidates::{Candidates, one_at_a_time};
 use super::correction::{Corrections, Measured};
-use super::judging::{Judging, PART_MIN, Rate, Seen, Stage, Trial};
+use super::ends::Ends;
+use super::judging::{BASE, Judging, PART_MIN, Rate, Seen, Stage, Trial};
 use super::objective::{HARM_MAX, Ln, Score, exp_thousandths, ln_ratio};
 use super::pricing::Pricing;
 use super::prior::{Prior, Traits};
@@ -103,6 +105,9 @@ pub struct Chooser {
     turns: Option<Box<Turns>>,
     allowance: Allowance,
     probing: Probing,
+    /// When applications end, and whether that is believed.
+    ends: Ends,
+    trusts: bool,
     /// What says what to begin with, until it has, and what it was told.
     prior: Option<Prior>,
     traits: Option<Traits>,
@@ -166,6 +171,8 @@ impl Chooser {
             turns: None,
             allowance: Allowance::new(turns::SHARE, now),
             probing: Probing::new(now),
+            ends: Ends::default(),
+            trusts: false,
             prior: None,
             traits: None,
             favourite: None,
@@ -180,6 +187,7 @@ impl Chooser {
                 corrected: Vec::new(),
                 switches: 0,
                 probes: 0,
+                ends: 0,
                 windows: 0,
                 simulated: 0,
                 memory_max: 0,
@@ -236,8 +244,9 @@ impl Chooser {
         let whole = window.len() as u32;
         let stage = if whole / 4 >= PART_MIN && left.len() > 4 { Stage::Quarter } else { Stage::Whole };
         let left = if stage == Stage::Whole { self.with_certain(left) } else { self.with_fifo(left) };
-        let (done, wait) = (Vec::new(), Span::ZERO);
-        self.judging = Some(Box::new(Judging { window, stage, left, done, shadow: None, guess: None, wait }));
+        let (done, wait, subsets) = (Vec::new(), Span::ZERO, self.subsets(&window, now));
+        self.judging =
+            Some(Box::new(Judging { window, stage, left, done, shadow: None, guess: None, wait, subsets }));
         true
     }
 
@@ -248,6 +257,7 @@ impl Chooser {
             self.errors.clear();
             self.trial = None;
             self.probing.forget();
+            self.ends.forget();
             (self.age, self.miss) = (0, 0);
             // What changes soon after a change of its own may be its own effect.
             self.gains -= u32::from(self.gains > 0 && self.dwelt >= WINDOWS as u64);
@@ -314,33 +324,32 @@ impl Chooser {
     /// One candidate, or a part of it; whether the window has been judged.
     fn step_once(&mut self, judging: &mut Judging, budget: u64, used: &mut u64) -> bool {
         let Some(&candidate) = judging.left.first() else { return self.next_stage(judging) };
-        let limit = judging.limit();
         let mut shadow = match judging.shadow.take() {
             Some(shadow) => shadow,
             None => {
                 let scheduler = self.candidates.with_wait(candidate, judging.wait);
-                match Shadow::new(&judging.window, &self.config, &scheduler, &*self.pricing, limit) {
+                let (window, limit) = judging.part();
+                match Shadow::new(window, &self.config, &scheduler, &*self.pricing, limit) {
                     Ok(shadow) => shadow,
                     // Settings that no gate takes.
                     Err(_) => return true,
                 }
             }
         };
-        let (simulated, over) = shadow.run(&judging.window, budget);
+        let (simulated, over) = shadow.run(judging.part().0, budget);
         let bytes = self.allocated_bytes() + judging.allocated_bytes() + shadow.allocated_bytes();
         self.status.memory_max = self.status.memory_max.max(bytes);
         // What simulates nothing costs something too, so that this ends.
         *used += simulated.max(1);
         if over {
-            if candidate == 0 {
+            if candidate == 0 && judging.is_of_all() {
                 judging.wait = shadow.mean_wait();
             }
-            if shadow.is_guess() && self.candidates.is_gentle(candidate) {
+            if judging.is_of_all() && shadow.is_guess() && self.candidates.is_gentle(candidate) {
                 judging.guess = Some(judging.guess.map_or(candidate, |other| other.min(candidate)));
             }
-            let times = shadow.times(&judging.window).collect();
-            judging.done.push((candidate, times));
-            judging.left.remove(0);
+            let times = shadow.times(judging.part().0).collect();
+            self.simulated(judging, candidate, times);
         } else {
             judging.shadow = Some(shadow);
         }
@@ -363,6 +372,9 @@ impl Chooser {
             }
         }
         judging.done.clear();
+        if let Some(subsets) = &mut judging.subsets {
+            subsets.begin_again();
+        }
         false
     }
 
@@ -372,8 +384,10 @@ impl Chooser {
         self.history.truncate(WINDOWS - 1);
         self.history.push_front(seen);
         let bias = self.judge_itself(judging);
+        self.trusts = self.trusts_ends(judging);
+        self.status.ends = if self.trusts { self.ends.known() as u64 } else { 0 };
         self.follow_wait(judging.wait);
-        self.status.considered = (judging.done.iter())
+        self.status.considered = (judging.done.iter().filter(|(index, _)| *index != BASE))
             .map(|(index, _)| {
                 let score = self.score(*index);
                 let mean = score.mean - self.correction(*index);
@@ -456,15 +470,18 @@ impl Chooser {
         self.threshold = GAIN_MIN.max(2 * error).max(2 * self.miss).max(cost);
         let mut in_use = self.score(self.used);
         // One window can be a lucky one; where there is only one yet, it must do.
-        let seen = |index| self.history.iter().filter(|seen| seen.against(index, 0).next().is_some()).count();
+        let seen = |index| {
+            self.history.iter().filter(|seen| seen.against(index, BASE, false).next().is_some()).count()
+        };
         let sure = self.history.len().min(WINDOWS_SURE);
         let mut best: Option<(usize, Ln)> = None;
         let mut sure_best = best;
-        for &(index, _) in &judging.done {
+        for &(index, _) in judging.done.iter().filter(|(index, _)| *index != BASE) {
             // Who is slower than simulated may harm more than is simulated.
-            let score = self.score(index);
-            let worst = score.worst - self.correction(index).min(0);
-            if index == self.used || !(Score { worst, ..score }).is_harmless() {
+            let worst = self.score(index).worst - self.correction(index).min(0);
+            // Nothing is better for who is late already.
+            let is_back = self.trusts && index == 0;
+            if index == self.used || worst > self.harm_max() && !is_back {
                 continue;
             }
             let gain = self.gain(index);
@@ -478,14 +495,17 @@ impl Chooser {
                 sure_best = Some((index, gain));
             }
         }
-        in_use.worst -= error.min(HARM_MAX) + self.correction(self.used).min(0);
+        // What applications take in all is what they have taken, for the most part.
+        if !self.trusts {
+            in_use.worst -= error.min(HARM_MAX) + self.correction(self.used).min(0);
+        }
         self.favourite = best.map(|(index, _)| index);
         let Some((index, gain)) = sure_best else { return };
         // While the load stays the same, each further change must be waited for twice as long.
-        let waited = self.dwelt >= (1 << self.gains.min(40)) / 4;
+        let waited = self.trusts || self.dwelt >= (1 << self.gains.min(40)) / 4;
         let reason = match in_use.is_harmless() {
             // Who serves one client after the other harms the others in any one window.
-            false if seen(self.used) >= WINDOWS_SURE => Reason::Harm,
+            false if self.trusts || seen(self.used) >= WINDOWS_SURE => Reason::Harm,
             _ if gain > self.threshold && waited => Reason::Gain,
             _ if gain > GAIN_MIN.max(cost) && waited => {
                 return self.begin_turns(index, gain, &judging.window, now);
@@ -493,8 +513,11 @@ impl Chooser {
             _ => return,
         };
         self.set_proposal(index, reason, gain);
-        let promised = if reason == Reason::Gain { gain } else { Ln::MIN / 2 };
-        let (simulated, rate) = (self.simulated_gain(index), Rate::of(&judging.window));
+        let (simulated, rate) = (self.gain_at_once(index), Rate::of(&judging.window));
+        let promised = match reason {
+            Reason::Gain => simulated + self.correction(index) - self.correction(self.used),
+            _ => Ln::MIN / 2,
+        };
         self.trial = Some(Trial { from: self.used, promised, bias, simulated, rate, windows: 1 });
     }
 
@@ -574,7 +597,8 @@ impl Chooser {
         let judging = self.judging.as_ref().map_or(0, |judging| judging.allocated_bytes());
         let history: usize = self.history.iter().map(Seen::allocated_bytes).sum();
         let turns = self.turns.as_ref().map_or(0, |turns| turns.allocated_bytes());
-        self.reader.allocated_bytes() + judging + history + turns + self.corrections.allocated_bytes()
+        let known = self.corrections.allocated_bytes() + self.ends.allocated_bytes();
+        self.reader.allocated_bytes() + judging + history + turns + known
     }
 }
 

@@ -84,7 +84,7 @@ impl Chooser {
             return;
         }
         let candidate = (index, self.candidates.with_wait(index, self.wait));
-        let gains = (self.simulated_gain(index), gain);
+        let gains = (self.gain_at_once(index), gain);
         if let Some(turns) = Turns::new(candidate, gains, window, &*self.pricing) {
             self.give_turn(turns.scheduler.clone());
             self.status.turns = Some((turns.scheduler.clone(), turns.slices()));

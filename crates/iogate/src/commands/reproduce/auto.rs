@@ -6,6 +6,7 @@ use iogate_core::auto::ring::COMPLETIONS_MIN;
 use iogate_report::Table;
 use iogate_report::html::lines::{Lines, Series, lines};
 use iogate_report::reproduction::{Page, Section};
+use iogate_sim::choice::again::{Again, ROUNDS};
 use iogate_sim::choice::evaluate::{HARM, Judged, MOMENT, Slowdowns};
 use iogate_sim::choice::mix::{Mix, Set};
 use iogate_sim::choice::phases::{Change, PERIODS};
@@ -38,6 +39,7 @@ pub(super) fn page(lab: &Lab<'_>) -> (Page, String) {
     let set = if lab.quick { Set::Tuning } else { Set::Testing };
     let judged =
         each("auto, mixes", MIXES[form], lab.threads, |index| Judged::new(&Mix::random(set, index as u64)));
+    let again = each("auto, again", MIXES[form], lab.threads, |index| Again::new(set, index as u64));
     let changes = each("auto, changes", CHANGES[form], lab.threads, |index| Change::new(set, index as u64));
     let changes: Vec<Change> = changes.into_iter().flatten().collect();
     // A small look is at what was improved on, so that nobody improves on the others.
@@ -72,6 +74,7 @@ pub(super) fn page(lab: &Lab<'_>) -> (Page, String) {
             mixes(&judged),
             parts(&judged),
             moments(&judged),
+            coming_again(&judged, &again),
             phases(&changes),
         ],
         program: PROGRAM.into(),
@@ -320,6 +323,57 @@ fn moments(judged: &[Judged]) -> Section {
             long.len(),
             both(0),
             both(1)
+        ),
+    }
+}
+
+/// What it is worth that applications end as they did before.
+fn coming_again(judged: &[Judged], again: &[Again]) -> Section {
+    let ways = [COLUMNS[0], "the same, expecting no ends", COLUMNS[1], "the same, expecting no ends"];
+    // Until the third time nobody has had two bursts that are alike.
+    let expected = 2..ROUNDS as usize;
+    let bounded = -judged.iter().map(|of| of.best(true).1.mean()).sum::<f64>();
+    let of = |way: usize, rounds: std::ops::Range<usize>| {
+        let all = || again.iter().flat_map(|of| &of.ways[way][rounds.clone()]);
+        let gain = -all().map(Slowdowns::mean).sum::<f64>() / rounds.len() as f64;
+        let harmed = all().filter(|of| of.harmed() > 0).count();
+        let worst = all().map(Slowdowns::worst).fold(1.0, f64::max);
+        (if bounded > 0.0 { gain / bounded } else { 0.0 }, harmed, worst)
+    };
+    let mut table = Table::new(["", "first time", "second", "third and fourth", "harmed then", "worst then"]);
+    for (way, name) in ways.iter().enumerate() {
+        let (kept, harmed, worst) = of(way, expected.clone());
+        table.row([
+            (*name).into(),
+            percent(of(way, 0..1).0),
+            percent(of(way, 1..2).0),
+            percent(kept),
+            format!("{harmed} of {}", again.len() * expected.len()),
+            format!("{worst:.2}x"),
+        ]);
+    }
+    let [with, blind, without, blind_without] = [0, 1, 2, 3].map(|way| of(way, expected.clone()));
+    Section {
+        title: "Applications that come again".into(),
+        scenarios: Vec::new(),
+        paper: format!(
+            "Each mix is carried out {ROUNDS} times, with 5 s between. An application whose last two bursts were alike is expected to have another one of that size, \
+             so from the third time on it is known when each ends, and small ones may go first where nobody is later in the end. Against the same round \
+             with `fifo`; as shares of what the bounded best gains. The choice goes on from round to round: that alone is what the second and the fourth row show."
+        ),
+        tables: vec![("Gain kept, and mixes with harm".into(), table)],
+        pictures: Vec::new(),
+        verdict: format!(
+            "Where ends are expected {} of the bounded best's gain is kept with a profile, and {} without expecting them; without a profile {} and {}. \
+             Mixes with harm: {} and {}; without a profile {} and {}.",
+            percent(with.0),
+            percent(blind.0),
+            percent(without.0),
+            percent(blind_without.0),
+            with.1,
+            blind.1,
+            without.1,
+            blind_without.1
         ),
     }
 }

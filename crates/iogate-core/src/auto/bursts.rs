@@ -1,0 +1,228 @@
+//! How much work applications have, by what they had before.
+//!
+//! A *burst* is what an application has carried out until it has nothing in the gate for a second: a checkpoint, the input of a step, a
+//! whole run of a short program. Whose last bursts were alike is expected to have as large a one now.
+
+use alloc::vec::Vec;
+
+use crate::hash::HashMap;
+use crate::request::AppId;
+use crate::time::{Span, Time};
+
+/// How long an application has nothing in the gate when a burst is over.
+pub const APART: Span = Span::from_secs(1);
+/// Applications that are told apart. Of more, who has been away for longest is forgotten.
+const APPS_MAX: usize = 64;
+/// Bursts are alike that differ by at most one part in so many of the larger one.
+const ALIKE_PART: u64 = 8;
+
+/// What is left of an application's burst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// The application.
+    pub app: AppId,
+    /// When the burst began.
+    pub begun: Time,
+    /// Bytes that are not carried out yet; `None` if nobody knows.
+    pub bytes: Option<u64>,
+}
+
+/// The bursts of all applications behind a gate.
+#[derive(Clone, Debug, Default)]
+pub struct Bursts {
+    apps: Vec<App>,
+    places: HashMap<AppId, u32>,
+    /// The place of the last one that something came of, or was carried out for.
+    latest: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct App {
+    app: AppId,
+    begun: Time,
+    /// Bytes in the gate, since when there are none, and those that have been carried out in this burst.
+    present: u64,
+    since: Time,
+    done: u64,
+    /// The bytes of the last two bursts, the last one first; 0 if there was none.
+    before: [u64; 2],
+}
+
+impl App {
+    fn new(app: AppId, now: Time) -> App {
+        App { app, begun: now, present: 0, since: now, done: 0, before: [0; 2] }
+    }
+
+    fn is_over(&self, now: Time) -> bool {
+        self.present == 0 && now.since(self.since) >= APART
+    }
+
+    /// How large a burst it has, if its last ones say that and this one has not been larger.
+    fn expected(&self) -> Option<u64> {
+        let [last, other] = self.before;
+        let most = last.max(other);
+        let margin = most / ALIKE_PART;
+        let is_known = last.min(other) > 0 && last.abs_diff(other) <= margin && self.done <= most + margin;
+        is_known.then_some(most)
+    }
+}
+
+impl Bursts {
+    /// So many bytes of an application have come into the gate.
+    #[inline]
+    pub fn arrived(&mut self, now: Time, app: AppId, bytes: u32) {
+        let Some(place) = self.place(now, app) else { return };
+        let of = &mut self.apps[place];
+        if of.is_over(now) {
+            if of.done > 0 {
+                of.before = [of.done, of.before[0]];
+            }
+            (of.begun, of.done) = (now, 0);
+        }
+        of.present += u64::from(bytes);
+    }
+
+    /// So many bytes of it have been carried out, or have failed.
+    #[inline]
+    pub fn completed(&mut self, now: Time, app: AppId, bytes: u32) {
+        let Some(place) = self.known(app) else { return };
+        let (of, bytes) = (&mut self.apps[place], u64::from(bytes));
+        // What came before anybody looked is none of its bytes.
+        of.done += bytes.min(of.present);
+        of.present = of.present.saturating_sub(bytes);
+        of.since = now;
+    }
+
+    /// What is left, of all that have a burst now.
+    pub fn left(&self, now: Time) -> impl Iterator<Item = Left> + '_ {
+        (self.apps.iter().filter(move |of| !of.is_over(now))).map(|of| {
+            let bytes = of.expected().map(|all| all.saturating_sub(of.done));
+            Left { app: of.app, begun: of.begun, bytes }
+        })
+    }
+
+    /// Bytes of memory in use.
+    pub fn allocated_bytes(&self) -> usize {
+        self.apps.capacity() * size_of::<App>() + self.places.allocation_size()
+    }
+
+    fn known(&mut self, app: AppId) -> Option<usize> {
+        if self.apps.get(self.latest).is_none_or(|of| of.app != app) {
+            self.latest = *self.places.get(&app)? as usize;
+        }
+        Some(self.latest)
+    }
+
+    /// Where an application has its place. The one without a name is many.
+    fn place(&mut self, now: Time, app: AppId) -> Option<usize> {
+        if let Some(place) = self.known(app) {
+            return Some(place);
+        }
+        if app == AppId::default() {
+            return None;
+        }
+        let place = if self.apps.len() < APPS_MAX {
+            self.apps.push(App::new(app, now));
+            self.apps.len() - 1
+        } else {
+            let away = (0..APPS_MAX).filter(|&place| self.apps[place].is_over(now));
+            let place = away.min_by_key(|&place| self.apps[place].since)?;
+            self.places.remove(&self.apps[place].app);
+            self.apps[place] = App::new(app, now);
+            place
+        };
+        self.places.insert(app, place as u32);
+        self.latest = place;
+        Some(place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOLVER: AppId = AppId(7);
+
+    fn ms(ms: u64) -> Time {
+        Time::ZERO + Span::from_millis(ms)
+    }
+
+    /// A burst of so many MiB, from this time on, of a request each millisecond.
+    fn burst(bursts: &mut Bursts, from: u64, app: AppId, count: u64) {
+        for step in 0..count {
+            bursts.arrived(ms(from + step), app, 1 << 20);
+            bursts.completed(ms(from + step + 1), app, 1 << 20);
+        }
+    }
+
+    fn left(bursts: &Bursts, now: u64) -> Vec<(u64, Option<u64>)> {
+        let said = |left: Left| (left.begun.as_nanos() / 1_000_000, left.bytes.map(|bytes| bytes >> 20));
+        bursts.left(ms(now)).map(said).collect()
+    }
+
+    #[test]
+    fn what_happened_twice_is_expected_a_third_time() {
+        let mut bursts = Bursts::default();
+        burst(&mut bursts, 0, SOLVER, 100);
+        assert_eq!(left(&bursts, 100), [(0, None)]);
+        assert_eq!(left(&bursts, 1_100), [], "it is over");
+        burst(&mut bursts, 5_000, SOLVER, 90);
+        assert_eq!(left(&bursts, 5_090), [(5_000, None)], "once is not enough");
+        burst(&mut bursts, 10_000, SOLVER, 40);
+        assert_eq!(left(&bursts, 10_040), [(10_000, Some(60))]);
+        burst(&mut bursts, 10_040, SOLVER, 70);
+        assert_eq!(left(&bursts, 10_110), [(10_000, Some(0))], "a little more than before");
+        burst(&mut bursts, 10_110, SOLVER, 10);
+        assert_eq!(left(&bursts, 10_120), [(10_000, None)], "it is another kind of burst");
+        burst(&mut bursts, 20_000, SOLVER, 1);
+        assert_eq!(left(&bursts, 20_001), [(20_000, None)], "the last two differ by more than an eighth");
+    }
+
+    #[test]
+    fn a_short_pause_is_in_the_burst_and_so_is_what_waits() {
+        let mut bursts = Bursts::default();
+        burst(&mut bursts, 0, SOLVER, 10);
+        burst(&mut bursts, 1_009, SOLVER, 10);
+        assert_eq!(left(&bursts, 1_019), [(0, None)]);
+        // In the gate for a minute.
+        bursts.arrived(ms(2_000), SOLVER, 1 << 20);
+        bursts.arrived(ms(62_000), SOLVER, 1 << 20);
+        assert_eq!(left(&bursts, 62_000), [(0, None)]);
+        bursts.completed(ms(62_001), SOLVER, 2 << 20);
+        burst(&mut bursts, 70_000, SOLVER, 22);
+        burst(&mut bursts, 80_000, SOLVER, 1);
+        assert_eq!(left(&bursts, 80_001), [(80_000, Some(21))]);
+    }
+
+    #[test]
+    fn what_came_before_anybody_looked_is_left_out() {
+        let mut bursts = Bursts::default();
+        bursts.completed(ms(0), SOLVER, 1 << 20);
+        bursts.arrived(ms(1), SOLVER, 4 << 20);
+        bursts.completed(ms(2), SOLVER, 5 << 20);
+        assert_eq!(bursts.apps[0].done, 4 << 20);
+        assert!(bursts.apps[0].is_over(ms(1_002)));
+        // Nobody knows whose bursts they are.
+        bursts.arrived(ms(3), AppId::default(), 1 << 20);
+        assert_eq!(bursts.apps.len(), 1);
+    }
+
+    #[test]
+    fn who_has_been_away_for_longest_makes_room() {
+        let mut bursts = Bursts::default();
+        let most = APPS_MAX as u64;
+        for app in 1..=most {
+            burst(&mut bursts, app * 10, AppId(app as u32), 1);
+        }
+        // All are in their bursts: nobody goes.
+        bursts.arrived(ms(700), AppId(1_000), 1);
+        assert!(bursts.places.contains_key(&AppId(1)) && !bursts.places.contains_key(&AppId(1_000)));
+        bursts.arrived(ms(5_000), AppId(1_001), 1);
+        assert!(bursts.places.contains_key(&AppId(1_001)) && !bursts.places.contains_key(&AppId(1)));
+        assert_eq!(bursts.places.len(), APPS_MAX);
+        bursts.completed(ms(5_001), AppId(1_001), 1);
+        burst(&mut bursts, 5_002, AppId(2), 1);
+        assert_eq!(left(&bursts, 5_003).len(), 2);
+        assert!(bursts.allocated_bytes() < 16 << 10);
+    }
+}
