@@ -15,7 +15,7 @@ use crate::request::ClientId;
 use crate::time::{Span, Time};
 
 /// Applications that are looked at together, at most.
-const APPS_MAX: usize = 12;
+const APPS_MAX: usize = 8;
 /// Applications whose ends must be known: one alone cannot be served before another one that ends, too.
 const KNOWN_MIN: usize = 2;
 /// Sets with their rates that are kept.
@@ -71,9 +71,12 @@ impl Ends {
     /// What is left now, and whether something else than `fifo` is in use.
     pub(super) fn tell(&mut self, now: Time, left: impl IntoIterator<Item = Left>, is_other: bool) {
         self.advance(now);
-        self.apps.iter_mut().for_each(|app| app.is_there = false);
-        for Left { app, begun, bytes } in left {
-            let key = key_of(app, ClientId::default());
+        let left: Vec<(u64, Left)> =
+            left.into_iter().map(|left| (key_of(left.app, ClientId::default()), left)).collect();
+        for app in &mut self.apps {
+            app.is_there = left.iter().any(|(key, _)| *key == app.key);
+        }
+        for (key, Left { begun, bytes, .. }) in left {
             let Some(place) = self.place(key) else { continue };
             // Who begins while others are apart from what they would be does so in the midst of that.
             let is_apart = is_other || self.apps.iter().any(|app| app.is_apart && app.is_any());

@@ -7,6 +7,9 @@ use super::shadow::Times;
 use super::window::Window;
 use crate::time::Time;
 
+/// Windows with fewer applications that are kept: one is as large as the whole window, nearly.
+const WINDOWS_MAX: usize = 8;
+
 /// The sets of a window's applications that are looked at.
 pub(super) struct Subsets {
     /// When the window was read: ends are counted from there.
@@ -37,6 +40,9 @@ impl Subsets {
         let left_out = (0..self.places.len()).filter(|app| set & 1 << self.places[*app] == 0);
         let part = left_out
             .fold(None, |part: Option<Window>, app| Some(part.as_ref().unwrap_or(whole).without(app as u32)));
+        if self.windows.len() >= WINDOWS_MAX {
+            self.windows.remove(0);
+        }
         self.windows.extend(part.map(|part| (set, part)));
     }
 

@@ -16,6 +16,7 @@
 //! doubles each time. What is in use with a bound that follows the load is given a new bound where the load has changed.
 
 mod beginning;
+mod bounds;
 mod ending;
 mod expecting;
 mod probing;
@@ -31,7 +32,7 @@ use super::candidates::{Candidates, one_at_a_time};
 use super::correction::{Corrections, Measured};
 use super::ends::Ends;
 use super::judging::{BASE, Judging, PART_MIN, Rate, Seen, Stage, Trial};
-use super::objective::{HARM_MAX, Ln, Score, exp_thousandths, ln_ratio};
+use super::objective::{HARM_MAX, Ln, Score, ln_ratio};
 use super::pricing::Pricing;
 use super::prior::{Prior, Traits};
 use super::ring::Ring;
@@ -40,7 +41,6 @@ use super::turns::{self, Allowance, Turns};
 use super::window::{Reader, Reading, Window};
 use crate::gate::GateConfig;
 use crate::sched::SchedulerConfig;
-use crate::sched::param::AGE_MAX;
 use crate::time::{Span, Time};
 
 pub use super::status::{Change, Reason, Status};
@@ -66,8 +66,6 @@ const COST: u64 = 20;
 const BIAS_PART: Ln = 3;
 /// A constant error beyond which nothing is believed: ln 2.5.
 const BIAS_MAX: Ln = 916_291;
-/// By one part in so many what requests wait must have changed before bounds follow it.
-const WAIT_STEP: u64 = 8;
 /// Windows after which a change must have shown what it promised; one that makes things worse is taken back after the first.
 const TRIAL_WINDOWS: u32 = 4;
 /// What a change that was taken back has not kept of its promise fades by one part in so many with each window.
@@ -429,27 +427,6 @@ impl Chooser {
         }
         if self.proposal.is_none() && self.turns.is_none() {
             self.begin_probe(judging, now);
-        }
-    }
-
-    /// What requests wait with `fifo` in real time, by what they wait with it as simulated and by how far simulations are off.
-    fn follow_wait(&mut self, simulated: Span) {
-        let real = u128::from(simulated.as_nanos()) * u128::from(exp_thousandths(-self.bias())) / 1_000;
-        let real = real.min(u128::from(u64::MAX / 4)) as u64;
-        let before = self.wait.as_nanos();
-        self.wait = Span::from_nanos(if before == 0 { real } else { (before * 3 + real) / 4 });
-    }
-
-    /// Lets the bound of what is in use follow what requests wait.
-    fn adjust(&mut self) {
-        if !self.candidates.is_patient(self.used) {
-            return;
-        }
-        let scheduler = self.candidates.with_wait(self.used, self.wait);
-        let (to, from) =
-            (scheduler.span(&AGE_MAX).as_nanos(), self.status.change.to.span(&AGE_MAX).as_nanos());
-        if to.abs_diff(from) > from / WAIT_STEP {
-            self.proposal = Some(Proposal { index: self.used, scheduler, because: Because::Bound });
         }
     }
 
