@@ -60,8 +60,10 @@ in_ring() {
     local server
     for server in forwarder storage; do
         "$IOGATE" status "unix:$WORK/$server.socket" --json >"$SIDE/$server.json" || continue
-        ! jq -e '[.exports[].gate.about[] | select(.[0] == "connection")[1] | test("in a ring: unix:.*(storage|forwarder).socket -> unix:.*(forwarder|storage).socket -> unix:.*")] | any' \
-            "$SIDE/$server.json" >/dev/null || return 0
+        if jq -e '[.exports[].gate.about[] | select(.[0] == "connection")[1] | test("in a ring: unix:.*(storage|forwarder).socket -> unix:.*(forwarder|storage).socket -> unix:.*")] | any' \
+            "$SIDE/$server.json" >/dev/null; then
+            return 0
+        fi
     done
     return 1
 }

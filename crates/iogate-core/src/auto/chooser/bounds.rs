@@ -18,16 +18,15 @@ impl Chooser {
         self.wait = Span::from_nanos(if before == 0 { real } else { (before * 3 + real) / 4 });
     }
 
-    /// Lets the bound of what is in use follow what requests wait.
-    pub(super) fn adjust(&mut self) {
+    /// What is in use with another bound, where that of what requests wait has changed.
+    pub(super) fn adjusted(&self) -> Option<Proposal> {
         if !self.candidates.is_patient(self.used) {
-            return;
+            return None;
         }
         let scheduler = self.candidates.with_wait(self.used, self.wait);
         let (to, from) =
             (scheduler.span(&AGE_MAX).as_nanos(), self.status.change.to.span(&AGE_MAX).as_nanos());
-        if to.abs_diff(from) > from / WAIT_STEP {
-            self.proposal = Some(Proposal { index: self.used, scheduler, because: Because::Bound });
-        }
+        let is_other = to.abs_diff(from) > from / WAIT_STEP;
+        is_other.then_some(Proposal { index: self.used, scheduler, because: Because::Bound })
     }
 }

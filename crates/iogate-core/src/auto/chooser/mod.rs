@@ -423,7 +423,7 @@ impl Chooser {
             self.propose(judging, now, bias);
         }
         if self.proposal.is_none() {
-            self.adjust();
+            self.proposal = self.adjusted();
         }
         if self.proposal.is_none() && self.turns.is_none() {
             self.begin_probe(judging, now);
