@@ -158,12 +158,30 @@ mpi_is_found() {
     done < <(find "$1/$2" -name 'libiogate_mpi*.so')
 }
 
+# needs_linux_as_program: skips the test where User-Mode Linux cannot run any program. Debian's does not know how many registers the newest
+# processors have (AMX), and its first program ends at once.
+needs_linux_as_program() {
+    local console=$SIDE/first-program uml
+    needs linux.uml unshare
+    timeout --kill-after=1 60 unshare --pid --fork --kill-child linux.uml mem=64M rootfstype=hostfs rootflags=/ ro init=/bin/true \
+        "uml_dir=$SIDE/" con=null con0=fd:0,fd:1 quiet </dev/null >"$console" 2>&1 &
+    uml=$!
+    first_program_ended() { grep -q 'Attempted to kill init' "$console" || is_gone "$uml"; }
+    eventually 60 first_program_ended || true
+    kill "$uml" 2>/dev/null || true
+    wait "$uml" || true
+    if grep -qE 'fp regs failed|exitcode=0x0000000b' "$console"; then
+        skip "Linux does not run here as a program: $(grep -m 1 -E 'failed, errno|panic' "$console")"
+    fi
+}
+
 # needs_machines: skips the test where tests/system/systemd-machine cannot boot, or no packages can be made for it.
 needs_machines() {
     needs linux.uml insmod ip mkfs.ext4 dbus-daemon setpriv dpkg dpkg-deb dpkg-shlibdeps cc ar strip
     [ -x /lib/systemd/systemd ] || skip "there is no systemd"
     [ "$(id -u)" -eq 0 ] || skip "booting a machine with this one's files takes root"
     ! dpkg-query --show iogate >/dev/null 2>&1 || skip "iogate is installed here"
+    needs_linux_as_program
 }
 
 # package_for FOLDER: the Debian package of the program, of what `built_small` has left.
