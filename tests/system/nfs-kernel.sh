@@ -9,8 +9,8 @@
 . "$(dirname "$0")/nfs-kernel.bash"
 
 needs linux.uml mount.nfs insmod ip git make cc
-needs_linux_as_program
 [ "$(id -u)" -eq 0 ] || skip "a network of its own takes root"
+needs_linux_as_program
 [ -c /dev/net/tun ] || skip "there is no /dev/net/tun"
 here=$(dirname "$0")
 OUT=$WORK/out

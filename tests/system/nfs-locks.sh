@@ -7,8 +7,8 @@
 . "$(dirname "$0")/lib.sh"
 
 needs linux.uml mount.nfs insmod ip rpcbind rpc.statd rpcinfo unshare flock python3
-needs_linux_as_program
 [ "$(id -u)" -eq 0 ] || skip "a network of its own takes root"
+needs_linux_as_program
 [ -c /dev/net/tun ] || skip "there is no /dev/net/tun"
 here=$(dirname "$0")
 space=nfsl$$

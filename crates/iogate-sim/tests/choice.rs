@@ -95,6 +95,7 @@ fn who_comes_again_gains_by_what_it_was_before() {
     let all = in_parallel(MIXES, 2, again, |_| ());
     assert_eq!(again(0).ways, all[0].ways);
     for of in &all {
+        assert!(of.memory_max <= 4 << 20, "{} bytes", of.memory_max);
         // Nothing is expected yet: both do the same.
         assert_eq!(of.ways[0][..2], of.ways[1][..2]);
         assert_eq!(of.ways[2][..2], of.ways[3][..2]);

@@ -4,7 +4,7 @@
 //! `LOSSES_MIXES=480 cargo test -p iogate-sim --test losses NAME -- --ignored --nocapture`
 
 use iogate_core::{SchedulerConfig, SchedulerKind};
-use iogate_sim::choice::again::{Again, ROUNDS};
+use iogate_sim::choice::again::{Again, ROUNDS, WAYS};
 use iogate_sim::choice::evaluate::{Known, Slowdowns, auto, in_parallel};
 use iogate_sim::choice::losses::{Losses, Verdict};
 use iogate_sim::choice::mix::{Mix, Set};
@@ -71,13 +71,14 @@ fn what_is_gained() {
 fn what_is_gained_by_who_comes_again() {
     let one = |at: usize| Again::new(Set::Tuning, number(at));
     let all = in_parallel(said("LOSSES_MIXES", 240) as usize, 2, one, |_| ());
-    for (way, name) in
-        ["with a profile", "expecting no ends", "without", "expecting no ends"].iter().enumerate()
-    {
+    for (way, (known, expects)) in WAYS.iter().enumerate() {
         for round in 0..ROUNDS as usize {
             let gain = -all.iter().map(|of| of.ways[way][round].mean()).sum::<f64>() / all.len() as f64;
             let harmed = all.iter().filter(|of| of.ways[way][round].harmed() > 0).count();
-            println!("{name}, time {}: gain {gain:.4}, {harmed} harmed", round + 1);
+            println!(
+                "{known:?}, ends are expected: {expects}, time {}: gain {gain:.4}, {harmed} harmed",
+                round + 1
+            );
         }
     }
 }

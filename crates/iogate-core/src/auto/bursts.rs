@@ -5,14 +5,12 @@
 
 use alloc::vec::Vec;
 
-use crate::hash::HashMap;
+use super::places::Places;
 use crate::request::AppId;
 use crate::time::{Span, Time};
 
 /// How long an application has nothing in the gate when a burst is over.
 pub const APART: Span = Span::from_secs(1);
-/// Applications that are told apart. Of more, who has been away for longest is forgotten.
-const APPS_MAX: usize = 64;
 /// Bursts are alike that differ by at most one part in so many of the larger one.
 const ALIKE_PART: u64 = 8;
 
@@ -27,13 +25,11 @@ pub struct Left {
     pub bytes: Option<u64>,
 }
 
-/// The bursts of all applications behind a gate.
+/// The bursts of at most 64 applications behind a gate. Of more, who has been away for longest is forgotten.
 #[derive(Clone, Debug, Default)]
 pub struct Bursts {
     apps: Vec<App>,
-    places: HashMap<AppId, u32>,
-    /// The place of the last one that something came of, or was carried out for.
-    latest: usize,
+    places: Places,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +81,7 @@ impl Bursts {
     /// So many bytes of it have been carried out, or have failed.
     #[inline]
     pub fn completed(&mut self, now: Time, app: AppId, bytes: u32) {
-        let Some(place) = self.known(app) else { return };
+        let Some(place) = self.places.get(app) else { return };
         let (of, bytes) = (&mut self.apps[place], u64::from(bytes));
         // What came before anybody looked is none of its bytes.
         of.done += bytes.min(of.present);
@@ -103,42 +99,36 @@ impl Bursts {
 
     /// Bytes of memory in use.
     pub fn allocated_bytes(&self) -> usize {
-        self.apps.capacity() * size_of::<App>() + self.places.allocation_size()
-    }
-
-    fn known(&mut self, app: AppId) -> Option<usize> {
-        if self.apps.get(self.latest).is_none_or(|of| of.app != app) {
-            self.latest = *self.places.get(&app)? as usize;
-        }
-        Some(self.latest)
+        self.apps.capacity() * size_of::<App>() + self.places.allocated_bytes()
     }
 
     /// Where an application has its place. The one without a name is many.
     fn place(&mut self, now: Time, app: AppId) -> Option<usize> {
-        if let Some(place) = self.known(app) {
-            return Some(place);
-        }
         if app == AppId::default() {
             return None;
         }
-        let place = if self.apps.len() < APPS_MAX {
-            self.apps.push(App::new(app, now));
-            self.apps.len() - 1
-        } else {
-            let away = (0..APPS_MAX).filter(|&place| self.apps[place].is_over(now));
-            let place = away.min_by_key(|&place| self.apps[place].since)?;
-            self.places.remove(&self.apps[place].app);
-            self.apps[place] = App::new(app, now);
-            place
+        if let Some(place) = self.places.get(app) {
+            return Some(place);
+        }
+        let apps = &self.apps;
+        let away_for_longest = || {
+            let away = (0..apps.len()).filter(|&place| apps[place].is_over(now));
+            let place = away.min_by_key(|&place| apps[place].since)?;
+            Some((place, apps[place].app))
         };
-        self.places.insert(app, place as u32);
-        self.latest = place;
+        let place = self.places.settle(app, apps.len(), away_for_longest)?;
+        if place == self.apps.len() {
+            self.apps.push(App::new(app, now));
+        } else {
+            self.apps[place] = App::new(app, now);
+        }
         Some(place)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::places::{LOOK_EVERY, PLACES};
     use super::*;
 
     const SOLVER: AppId = AppId(7);
@@ -210,16 +200,20 @@ mod tests {
     #[test]
     fn who_has_been_away_for_longest_makes_room() {
         let mut bursts = Bursts::default();
-        let most = APPS_MAX as u64;
+        let most = PLACES as u64;
         for app in 1..=most {
             burst(&mut bursts, app * 10, AppId(app as u32), 1);
         }
+        let come = |bursts: &mut Bursts, now: u64, app: u32| {
+            (0..LOOK_EVERY).for_each(|_| bursts.arrived(ms(now), AppId(app), 1));
+        };
+        let has = |bursts: &mut Bursts, app: u32| bursts.places.get(AppId(app)).is_some();
         // All are in their bursts: nobody goes.
-        bursts.arrived(ms(700), AppId(1_000), 1);
-        assert!(bursts.places.contains_key(&AppId(1)) && !bursts.places.contains_key(&AppId(1_000)));
-        bursts.arrived(ms(5_000), AppId(1_001), 1);
-        assert!(bursts.places.contains_key(&AppId(1_001)) && !bursts.places.contains_key(&AppId(1)));
-        assert_eq!(bursts.places.len(), APPS_MAX);
+        come(&mut bursts, 700, 1_000);
+        assert!(has(&mut bursts, 1) && !has(&mut bursts, 1_000));
+        come(&mut bursts, 5_000, 1_001);
+        assert!(has(&mut bursts, 1_001) && !has(&mut bursts, 1));
+        assert_eq!(bursts.apps.len(), PLACES);
         bursts.completed(ms(5_001), AppId(1_001), 1);
         burst(&mut bursts, 5_002, AppId(2), 1);
         assert_eq!(left(&bursts, 5_003).len(), 2);

@@ -81,7 +81,7 @@ impl Ends {
             // Who begins while others are apart from what they would be does so in the midst of that.
             let is_apart = is_other || self.apps.iter().any(|app| app.is_apart && app.is_any());
             let app = &mut self.apps[place];
-            if app.begun != begun || !app.is_any() && app.ended.is_none() {
+            if app.begun != begun {
                 *app = App::new(key, begun, bytes, is_apart);
             }
             (app.is_there, app.left) = (true, bytes);
@@ -241,26 +241,22 @@ fn ends(
 ) -> Result<Vec<u64>, Set> {
     let mut ends = alloc::vec![0; left.len()];
     let mut now = 0_u64;
-    let known = |left: &[Option<u64>], set: Set| {
-        (0..left.len())
-            .filter(move |place| set & 1 << place != 0)
-            .filter(|place| left[*place].is_some())
-            .collect::<Vec<_>>()
-    };
     loop {
-        let those = known(&left, set);
-        if those.is_empty() {
+        let is_known = |place: &usize| set & 1 << place != 0 && left[*place].is_some();
+        let known: Vec<usize> = (0..left.len()).filter(is_known).collect();
+        if known.is_empty() {
             return Ok(ends);
         }
         let rates = rates(set).ok_or(set)?;
         let rate = |place: usize| rates.get(place).copied().unwrap_or((0, 1));
-        let of = |place: usize| left[place].map_or(u64::MAX, |bytes| takes(bytes, rate(place)));
-        let step = those.iter().map(|place| of(*place)).min().unwrap_or(0).max(1);
-        let over: Vec<usize> = those.iter().copied().filter(|place| of(*place) <= step).collect();
+        let need = |place: usize| left[place].map_or(u64::MAX, |bytes| takes(bytes, rate(place)));
+        let needs: Vec<(usize, u64)> = known.into_iter().map(|place| (place, need(place))).collect();
+        let step = needs.iter().map(|(_, need)| *need).min().unwrap_or(0).max(1);
         now = now.saturating_add(step).min(u64::MAX / 4);
-        for place in those {
-            left[place] = left[place].map(|bytes| bytes.saturating_sub(moves(step, rate(place))));
-            if over.contains(&place) || left[place] == Some(0) {
+        for (place, need) in needs {
+            let after = left[place].map(|bytes| bytes.saturating_sub(moves(step, rate(place))));
+            left[place] = after;
+            if need <= step || after == Some(0) {
                 set &= !(1 << place);
                 ends[place] = now;
             }

@@ -12,12 +12,13 @@ use alloc::vec::Vec;
 use core::hash::Hasher;
 use core::ops::Range;
 
-use crate::hash::{HashMap, IdHasher};
+use super::places::{PLACES, Places};
+use crate::hash::IdHasher;
 use crate::request::{AppId, ClientId, FileId, Op, Request};
 use crate::time::{Span, Time};
 
 /// Applications that are told apart.
-pub const APPS_MAX: usize = 64;
+pub const APPS_MAX: usize = PLACES;
 /// Arrivals after which an application's counts are halved.
 pub const EPOCH: u32 = 1024;
 /// How many of a file's last arrivals one may continue.
@@ -27,21 +28,16 @@ const CLIENTS: usize = 1024;
 const FILES: usize = 512;
 /// Entries among which a client or a file has one: of two that met in one each would drive the other out at every arrival.
 const WAYS: usize = 8;
-/// One in so many arrivals of an application that has no place looks for one: looking costs a walk over all.
-const LOOK_EVERY: u32 = 64;
 const NOBODY: u32 = u32::MAX;
 
 /// All that is seen of a gate's arrivals.
 pub struct Features {
     apps: Vec<AppSeen>,
-    index: HashMap<AppId, u32>,
-    /// The application of the last arrival, and its place.
-    latest: (AppId, u32),
+    places: Places,
     clients: Box<[ClientSeen]>,
     files: Box<[FileSeen]>,
     /// Arrivals, by which it is known which entry was used last.
     arrivals: u32,
-    homeless: u32,
     epochs: u32,
 }
 
@@ -245,12 +241,10 @@ impl Default for Features {
         let file = FileSeen::new(FileId(0));
         Features {
             apps: Vec::with_capacity(APPS_MAX),
-            index: HashMap::default(),
-            latest: (AppId(0), NOBODY),
+            places: Places::default(),
             clients: vec![client; CLIENTS].into(),
             files: vec![file; FILES].into(),
             arrivals: 0,
-            homeless: 0,
             epochs: 0,
         }
     }
@@ -321,7 +315,7 @@ impl Features {
     /// Bytes of memory in use.
     pub fn allocated_bytes(&self) -> usize {
         self.apps.capacity() * size_of::<AppSeen>()
-            + self.index.allocation_size()
+            + self.places.allocated_bytes()
             + size_of_val(&*self.clients)
             + size_of_val(&*self.files)
     }
@@ -368,34 +362,26 @@ impl Features {
 
     /// The application's place, a new one if need be and there is one.
     fn place(&mut self, app: AppId) -> Option<u32> {
-        if self.latest.0 == app && self.latest.1 != NOBODY {
-            return Some(self.latest.1);
+        match self.places.get(app) {
+            Some(place) => Some(place as u32),
+            None => self.settle(app),
         }
-        let place = match self.index.get(&app) {
-            Some(&place) => place,
-            None => self.settle(app)?,
-        };
-        self.latest = (app, place);
-        Some(place)
     }
 
     fn settle(&mut self, app: AppId) -> Option<u32> {
         self.epochs += 1;
         let fresh = AppSeen { app, epoch: self.epochs, ..AppSeen::default() };
-        let place = if self.apps.len() < APPS_MAX {
-            self.apps.push(fresh);
-            self.apps.len() - 1
-        } else {
-            self.homeless += 1;
-            if !self.homeless.is_multiple_of(LOOK_EVERY) {
-                return None;
-            }
-            let oldest = (0..APPS_MAX).min_by_key(|&place| self.apps[place].last)?;
-            self.index.remove(&self.apps[oldest].app);
-            self.apps[oldest] = fresh;
-            oldest
+        let apps = &self.apps;
+        let oldest = || {
+            let place = (0..apps.len()).min_by_key(|&place| apps[place].last)?;
+            Some((place, apps[place].app))
         };
-        self.index.insert(app, place as u32);
+        let place = self.places.settle(app, apps.len(), oldest)?;
+        if place == self.apps.len() {
+            self.apps.push(fresh);
+        } else {
+            self.apps[place] = fresh;
+        }
         Some(place as u32)
     }
 }

@@ -91,7 +91,7 @@ pub(super) enum Stage {
 
 impl Judging {
     /// How many requests of the window this stage looks at.
-    pub(super) fn limit(&self) -> u32 {
+    fn limit(&self) -> u32 {
         let whole = self.window.len() as u32;
         match self.stage {
             Stage::Quarter => (whole / 4).max(PART_MIN),
@@ -100,12 +100,15 @@ impl Judging {
         }
     }
 
-    /// The window of the applications that are being simulated, and how many of its requests this stage looks at.
-    pub(super) fn part(&self) -> (&Window, u32) {
-        match &self.subsets {
-            Some(subsets) => (subsets.window(&self.window), subsets.limit(&self.window, self.limit())),
-            None => (&self.window, self.limit()),
-        }
+    /// The window of the applications that are being simulated.
+    pub(super) fn part(&self) -> &Window {
+        self.subsets.as_ref().map_or(&self.window, |subsets| subsets.window(&self.window))
+    }
+
+    /// How many of its requests this stage looks at.
+    pub(super) fn part_limit(&self) -> u32 {
+        let limit = self.limit();
+        self.subsets.as_ref().map_or(limit, |subsets| subsets.limit(&self.window, limit))
     }
 
     /// Whether all applications of the window are being simulated.

@@ -9,6 +9,7 @@
 //! | `load` | whether the load is still of the same kind |
 //! | [`pricing`] | what the storage charges, for a shadow |
 //! | [`shadow`] | a window as it would have been under another scheduler |
+//! | `places` | which entry of a table belongs to an application |
 //! | `subsets` | a window with some of its applications only |
 //! | `ends` | when applications end, where it is known how much work they have |
 //! | [`objective`] | which of two outcomes is better |
@@ -45,6 +46,7 @@ mod load;
 pub mod meter;
 pub mod objective;
 pub mod pattern;
+mod places;
 pub mod pricing;
 pub mod prior;
 mod reference;

@@ -37,13 +37,11 @@ impl Subsets {
         if set == self.full || self.windows.iter().any(|(other, _)| *other == set) {
             return;
         }
-        let left_out = (0..self.places.len()).filter(|app| set & 1 << self.places[*app] == 0);
-        let part = left_out
-            .fold(None, |part: Option<Window>, app| Some(part.as_ref().unwrap_or(whole).without(app as u32)));
         if self.windows.len() >= WINDOWS_MAX {
             self.windows.remove(0);
         }
-        self.windows.extend(part.map(|part| (set, part)));
+        let places = &self.places;
+        self.windows.push((set, whole.without(|app| set & 1 << places[app as usize] == 0)));
     }
 
     /// The window of the set that is being simulated, where `whole` is that of all.

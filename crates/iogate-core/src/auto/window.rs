@@ -434,14 +434,14 @@ impl Builder {
 }
 
 impl Window {
-    /// The same as if one of its applications had not been there; it keeps its number.
-    pub(super) fn without(&self, app: u32) -> Window {
-        let mut apps = self.apps.clone();
-        apps[app as usize] = AppPart::new(apps[app as usize].key, self.start);
-        let part = |of: &ClientPart| if of.app == app { ClientPart::of(app) } else { *of };
+    /// The same as if those of its applications that `leave` had not been there; they keep their numbers.
+    pub(super) fn without(&self, leave: impl Fn(u32) -> bool) -> Window {
+        let stays =
+            |app: u32, part: &AppPart| if leave(app) { AppPart::new(part.key, self.start) } else { *part };
+        let part = |of: &ClientPart| if leave(of.app) { ClientPart::of(of.app) } else { *of };
         Window {
-            work: self.work.iter().filter(|work| work.app != app).copied().collect(),
-            apps,
+            work: self.work.iter().filter(|work| !leave(work.app)).copied().collect(),
+            apps: (0..).zip(&self.apps).map(|(app, part)| stays(app, part)).collect(),
             clients: self.clients.iter().map(part).collect(),
             warm: self.warm.clone(),
             ..*self

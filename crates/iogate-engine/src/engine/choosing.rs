@@ -278,7 +278,7 @@ fn look(shared: &Arc<Shared>, live: &mut Live, taken: &mut Log, thread: u64) -> 
     let left: Vec<Left> = noting.bursts.left(now).collect();
     drop(state);
     live.tell(now, left);
-    let is_window = live.consider(taken, shared.clock.now());
+    let is_window = live.consider(taken, now);
     let mut state = shared.lock();
     let noting = state.noting(thread)?;
     if !is_window {

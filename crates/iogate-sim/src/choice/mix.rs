@@ -152,9 +152,9 @@ impl Mix {
         mix.ending(seconds)
     }
 
-    /// The same carried out so often, as jobs are that come again: each time when all have been away for a while.
-    pub fn again(self, rounds: u32) -> Mix {
-        Mix { rounds, pause: Span::from_secs(5), ..self }
+    /// The same carried out so often, as jobs are that come again: each time when all have been away for so long.
+    pub fn again(self, rounds: u32, pause: Span) -> Mix {
+        Mix { rounds, pause, ..self }
     }
 
     /// Other applications on the storage of the mix with this number, behind a gate of the same depth: what was there before it.

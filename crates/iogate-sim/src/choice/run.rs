@@ -285,10 +285,6 @@ impl World<'_> {
             round[process.app as usize - 1] = self.now.since(self.began).as_nanos();
         }
         self.left -= 1;
-        if self.left == 0 && self.ran.rounds.len() < self.mix.rounds as usize {
-            self.begin(self.now + self.mix.pause);
-            return;
-        }
         self.ran.completions[process.app as usize - 1].push(self.now.as_nanos());
         let slice = (self.now.as_nanos() / SLICE.as_nanos()) as usize;
         if self.ran.progress.len() <= slice && slice < 4_096 {
@@ -296,6 +292,10 @@ impl World<'_> {
         }
         if let Some(slice) = self.ran.progress.get_mut(slice) {
             slice[process.app as usize - 1] += 1;
+        }
+        if self.left == 0 && self.ran.rounds.len() < self.mix.rounds as usize {
+            self.begin(self.now + self.mix.pause);
+            return;
         }
         let Stint { think, round, .. } = self.stint(index);
         let state = &mut self.states[index];

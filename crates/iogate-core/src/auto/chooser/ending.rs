@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::Chooser;
 use crate::auto::bursts::Left;
-use crate::auto::ends::{Rates, Set};
+use crate::auto::ends::Set;
 use crate::auto::judging::{BASE, Judging, Stage};
 use crate::auto::objective::{HARM_MAX, Ln};
 use crate::auto::shadow::Times;
@@ -61,9 +61,8 @@ impl Chooser {
             _ => None,
         };
         if candidate == 0 && *stage == Stage::Whole {
-            let sets: Vec<(Set, Option<Rates>)> = subsets.sets(0).map(|set| (set, rates(set))).collect();
-            for (set, rates) in sets {
-                self.ends.learn(set, rates.unwrap_or_default());
+            for set in subsets.sets(0) {
+                self.ends.learn(set, rates(set).unwrap_or_default());
             }
         }
         let times = subsets.whole(candidate).cloned().unwrap_or_default();

@@ -326,7 +326,7 @@ impl Chooser {
             Some(shadow) => shadow,
             None => {
                 let scheduler = self.candidates.with_wait(candidate, judging.wait);
-                let (window, limit) = judging.part();
+                let (window, limit) = (judging.part(), judging.part_limit());
                 match Shadow::new(window, &self.config, &scheduler, &*self.pricing, limit) {
                     Ok(shadow) => shadow,
                     // Settings that no gate takes.
@@ -334,7 +334,7 @@ impl Chooser {
                 }
             }
         };
-        let (simulated, over) = shadow.run(judging.part().0, budget);
+        let (simulated, over) = shadow.run(judging.part(), budget);
         let bytes = self.allocated_bytes() + judging.allocated_bytes() + shadow.allocated_bytes();
         self.status.memory_max = self.status.memory_max.max(bytes);
         // What simulates nothing costs something too, so that this ends.
@@ -346,7 +346,7 @@ impl Chooser {
             if judging.is_of_all() && shadow.is_guess() && self.candidates.is_gentle(candidate) {
                 judging.guess = Some(judging.guess.map_or(candidate, |other| other.min(candidate)));
             }
-            let times = shadow.times(judging.part().0).collect();
+            let times = shadow.times(judging.part()).collect();
             self.simulated(judging, candidate, times);
         } else {
             judging.shadow = Some(shadow);

@@ -188,7 +188,7 @@ impl<'a> Counterfactual<'a> {
         let Some(left_out) = self.window.apps.iter().position(|part| part.key == key) else {
             return Ok(Vec::new());
         };
-        let window = self.window.without(left_out as u32);
+        let window = self.window.without(|app| app == left_out as u32);
         let mut without = Vec::with_capacity(self.models.len());
         for model in &self.models {
             let [usual, quick] =

@@ -6,7 +6,7 @@ use iogate_core::auto::ring::COMPLETIONS_MIN;
 use iogate_report::Table;
 use iogate_report::html::lines::{Lines, Series, lines};
 use iogate_report::reproduction::{Page, Section};
-use iogate_sim::choice::again::{Again, ROUNDS};
+use iogate_sim::choice::again::{Again, PAUSE, ROUNDS};
 use iogate_sim::choice::evaluate::{HARM, Judged, MOMENT, Slowdowns};
 use iogate_sim::choice::mix::{Mix, Set};
 use iogate_sim::choice::phases::{Change, PERIODS};
@@ -357,9 +357,10 @@ fn coming_again(judged: &[Judged], again: &[Again]) -> Section {
         title: "Applications that come again".into(),
         scenarios: Vec::new(),
         paper: format!(
-            "Each mix is carried out {ROUNDS} times, with 5 s between. An application whose last two bursts were alike is expected to have another one of that size, \
+            "Each mix is carried out {ROUNDS} times, with {} s between. An application whose last two bursts were alike is expected to have another one of that size, \
              so from the third time on it is known when each ends, and small ones may go first where nobody is later in the end. Against the same round \
-             with `fifo`; as shares of what the bounded best gains. The choice goes on from round to round: that alone is what the second and the fourth row show."
+             with `fifo`; as shares of what the bounded best gains. The choice goes on from round to round: that alone is what the second and the fourth row show.",
+            PAUSE.as_secs_f64()
         ),
         tables: vec![("Gain kept, and mixes with harm".into(), table)],
         pictures: Vec::new(),
