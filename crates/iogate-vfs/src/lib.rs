@@ -7,6 +7,7 @@
 //! | [`held`], [`kernel_handle`] | files that are held, for who names them by handles |
 //! | `striped`: [`StripedTree`] | names in one tree, data in several |
 //! | `object_id` | what the objects of a striped file are called, and where that is noted |
+//! | `locked_file`: [`LockedFile`] | a file that one process has for itself |
 //! | [`outside`] | locks of a file that hold past this program |
 //! | [`ends`] | who may use the end of a striped file |
 //! | [`fence`] | ranges of records that nobody may write to any more |
@@ -31,6 +32,7 @@ pub mod fence;
 pub mod groups;
 pub mod held;
 pub mod kernel_handle;
+mod locked_file;
 mod object_id;
 pub mod outside;
 pub mod policy_file;
@@ -44,6 +46,7 @@ pub use boot::{BOOT_ID, boot_id};
 pub use clock::Clock;
 pub use credentials::{Caller, CallerError, Groups};
 pub use directory::{DirectoryTree, path_of};
+pub use locked_file::LockedFile;
 pub use striped::{StripedTree, Swept};
 pub use tree::{
     ObjectName, OpenHow, Tree, TreeFile, TreeState, Waiting, WhenGone, all_answers, resize_by_handle,

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::hash::Hasher;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,7 +14,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use iogate_core::hash::IdHasher;
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use iogate_vfs::LockedFile;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::handle::Key;
@@ -49,16 +50,16 @@ struct Log {
     folder: OwnedFd,
     file: File,
     records: usize,
-    _lock: OwnedFd,
+    _lock: LockedFile,
 }
 
 impl Places {
     /// Those that are kept in a folder, which is this server's as long as it runs.
     pub(super) fn open(folder: OwnedFd) -> io::Result<Places> {
-        let lock = open(&folder, LOCK, OFlags::WRONLY | OFlags::CREATE)?;
-        rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
-            Errno::WOULDBLOCK => io::Error::other("another server of NFS keeps its places there"),
-            errno => errno.into(),
+        let lock = File::from(open(&folder, LOCK, OFlags::WRONLY | OFlags::CREATE)?);
+        let lock = LockedFile::new(lock).map_err(|error| match error {
+            TryLockError::WouldBlock => io::Error::other("another server of NFS keeps its places there"),
+            TryLockError::Error(error) => error,
         })?;
         let mut places = Places::default();
         let file = File::from(open(&folder, LOG, OFlags::RDWR | OFlags::CREATE)?);

@@ -1,13 +1,13 @@
 //! A journal in a directory of this machine, which one process has at a time.
 
 use std::collections::BTreeMap;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use iogate_core::coord::journal::{Log, LogError, Medium, VERSION};
-use rustix::fs::{FlockOperation, flock};
+use iogate_vfs::LockedFile;
 
 use super::{Journal, JournalError, Loaded, Record};
 
@@ -22,7 +22,7 @@ struct Folder {
     /// The same, open for good: making a name durable must not fail for want of descriptors.
     open: File,
     /// Locked while this lives.
-    _lock: File,
+    _lock: LockedFile,
     boot: String,
     /// The files that were put in their places, by their names.
     files: BTreeMap<String, File>,
@@ -85,15 +85,14 @@ impl Folder {
         let failed = |source| JournalError::Io { action: "lock", path: path.clone(), source };
         let open =
             OpenOptions::new().create(true).truncate(false).write(true).read(true).mode(0o600).open(&path);
-        let mut lock = open.map_err(failed)?;
-        if let Err(errno) = flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            if errno != rustix::io::Errno::WOULDBLOCK {
-                return Err(failed(errno.into()));
+        let lock = LockedFile::new(open.map_err(failed)?).map_err(|error| match error {
+            TryLockError::WouldBlock => {
+                let owner = std::fs::read_to_string(&path).unwrap_or_default();
+                JournalError::InUse { dir: dir.into(), owner: owner.trim().into() }
             }
-            let owner = std::fs::read_to_string(&path).unwrap_or_default();
-            return Err(JournalError::InUse { dir: dir.into(), owner: owner.trim().into() });
-        }
-        lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id())).map_err(failed)?;
+            TryLockError::Error(error) => failed(error),
+        })?;
+        lock.set_len(0).and_then(|()| writeln!(&*lock, "{}", std::process::id())).map_err(failed)?;
         // Not without it: over a crash of the machine, nobody would hear that a turn may be another's.
         let boot = iogate_vfs::boot_id().map_err(|source| JournalError::Io {
             action: "read",
