@@ -65,5 +65,5 @@ pub use error::MountError;
 pub use file_names::FileNames;
 pub use iogate_vfs::app::{AppFile, application_of_word};
 pub use mount::unmount;
-pub use options::{CacheMode, MountOptions, Transport};
+pub use options::{CacheMode, LockScope, MountOptions, Transport};
 pub use session::{Mounted, mount, mount_tree};

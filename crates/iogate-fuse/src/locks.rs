@@ -7,7 +7,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use iogate_core::wire::{Lock, lock as kinds};
 use rustix::io::Errno;
+
+use crate::abi::{FileLock, LK_FLOCK, LkIn};
 
 /// Between two attempts for a lock that somebody has: the first one, doubled from one to the next, and the longest.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -16,6 +19,29 @@ const PAUSE_MAX: Duration = Duration::from_millis(64);
 const IDLE: Duration = Duration::from_secs(1);
 /// Most interrupts that are remembered of requests that are not known: another thread has just read them.
 const EARLY_MAX: usize = 256;
+
+/// What the kernel asks for, as a tree has it.
+pub(crate) fn wish(arg: &LkIn) -> Result<Lock, Errno> {
+    let kind = match i32::try_from(arg.lk.kind) {
+        Ok(libc::F_RDLCK) => kinds::SHARED,
+        Ok(libc::F_WRLCK) => kinds::EXCLUSIVE,
+        Ok(libc::F_UNLCK) => kinds::NONE,
+        _ => return Err(Errno::INVAL),
+    };
+    let space = if arg.lk_flags & LK_FLOCK != 0 { kinds::FILE } else { kinds::BYTES };
+    let FileLock { start, end, pid, .. } = arg.lk;
+    Ok(Lock { space, kind, owner: arg.owner, first: start, last: end, process: pid })
+}
+
+/// What a tree has found in the way, as the kernel is told.
+pub(crate) fn found_of(found: &Lock) -> FileLock {
+    let kind = match found.kind {
+        kinds::SHARED => libc::F_RDLCK,
+        kinds::EXCLUSIVE => libc::F_WRLCK,
+        _ => libc::F_UNLCK,
+    };
+    FileLock { start: found.first, end: found.last, kind: kind as u32, pid: found.process }
+}
 
 /// What is asked for, and not given yet.
 #[derive(Default)]

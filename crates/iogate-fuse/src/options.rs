@@ -16,6 +16,18 @@ pub enum CacheMode {
     Page,
 }
 
+/// Among whom locks hold that programs take on a mounted directory's files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LockScope {
+    /// `Source` where other machines may use the source, too, or it is not known to be this one's; else `Mount`.
+    #[default]
+    Auto,
+    /// All who use the files, past this mount as well, as far as the source's file system carries locks: they are taken there.
+    Source,
+    /// The programs of this mount: the kernel keeps them, which is faster.
+    Mount,
+}
+
 /// How requests come from the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
@@ -33,6 +45,8 @@ pub enum Transport {
 pub struct MountOptions {
     /// Who caches file data.
     pub cache: CacheMode,
+    /// Among whom locks hold; of a mounted tree the tree says so.
+    pub locks: LockScope,
     /// How requests come from the kernel.
     pub transport: Transport,
     /// Most threads that serve `/dev/fuse`; they are started as they are needed.
@@ -60,6 +74,7 @@ impl Default for MountOptions {
     fn default() -> MountOptions {
         MountOptions {
             cache: CacheMode::Direct,
+            locks: LockScope::Auto,
             transport: Transport::Auto,
             threads_max: 64,
             queue_depth: 128,

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
+use iogate_engine::store::Nearness;
 use iogate_engine::{Engine, Store, Workers, privileges};
 use iogate_vfs::{Tree, Watchdog};
 use rustix::io::Errno;
@@ -28,7 +29,7 @@ use crate::full::Removals;
 use crate::interrupt::Waiting;
 use crate::mount::{self, Places};
 use crate::notify::Notifier;
-use crate::options::{CacheMode, MountOptions, Transport};
+use crate::options::{CacheMode, LockScope, MountOptions, Transport};
 use crate::passthrough::{self, caller};
 use crate::{locks, operations, tree, uring};
 
@@ -342,7 +343,12 @@ pub fn mount(
     privileges::keep_mode_bits();
     let Places { source, root, mountpoint } = Places::check(source, mountpoint)?;
     let gate = engine.clone();
-    start(source.as_os_str(), mountpoint, engine, options, control, false, |agreed, options, _, _| {
+    let shares_locks = match options.locks {
+        LockScope::Auto => Nearness::of_tree(&root) == Nearness::Far,
+        LockScope::Source => true,
+        LockScope::Mount => false,
+    };
+    start(source.as_os_str(), mountpoint, engine, options, control, shares_locks, |agreed, options, _, _| {
         passthrough::FileSystem::new(root, gate, store, options, agreed)
             .map(|fs| Box::new(fs) as Box<dyn FileSystem>)
             .map_err(|errno| MountError::system("reading the source", errno))

@@ -89,6 +89,32 @@ fn positions_in_a_directory_can_be_returned_to() {
 }
 
 #[test]
+fn what_is_removed_past_the_mount_is_not_opened_by_its_name() {
+    on_all_mounts(|mount| {
+        if mount.behind != Behind::Directory {
+            return;
+        }
+        // The kernel trusts the name for a second.
+        let (path, at_source) = (mount.at("gone"), mount.source.join("gone"));
+        std::fs::write(&path, b"before").unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 6);
+        std::fs::remove_file(&at_source).unwrap();
+        assert_eq!(File::open(&path).unwrap_err().kind(), std::io::ErrorKind::NotFound);
+        std::fs::write(&path, b"another").unwrap();
+        assert_eq!(
+            std::fs::read(&at_source).unwrap(),
+            b"another",
+            "what is written is in no file that is gone"
+        );
+        // What is open is opened once more by its descriptor.
+        let open = File::open(&path).unwrap();
+        std::fs::remove_file(&at_source).unwrap();
+        let again = format!("/proc/self/fd/{}", open.as_raw_fd());
+        assert_eq!(std::fs::read(again).unwrap(), b"another");
+    });
+}
+
+#[test]
 fn locks_hold_between_processes() {
     on_all_mounts(|mount| {
         let path = mount.at("locked");

@@ -311,13 +311,38 @@ fn a_client_of_several_forwarders_has_its_locks_at_one() {
     assert_eq!(again.write(4096), Ok(4));
 }
 
+/// Forwarders over a parallel file system: here it is a directory of the machine.
 #[test]
-fn several_servers_that_keep_locks_themselves_share_none() {
+fn several_servers_of_one_directory_take_locks_on_its_files() {
     let dir = tempfile::tempdir().unwrap();
-    let servers = [(); 2].map(|()| serve(directory(dir.path()), &any_port(), None, GRACE));
-    let endpoints: Vec<Endpoint> = servers.iter().map(|server| server.endpoints()[0].clone()).collect();
-    assert!(connect_to(&endpoints[..1], false, Spread::Target).shares_locks());
-    assert!(!connect_to(&endpoints, false, Spread::Target).shares_locks());
+    let start = |at: &Endpoint| serve(directory(dir.path()), at, None, Duration::ZERO);
+    let servers = [(); 2].map(|()| start(&any_port()));
+    let [first, second] = servers.each_ref().map(|server| server.endpoints()[0].clone());
+    let endpoints = [first, second];
+    let both = Client::of(connect_to(&endpoints, false, Spread::Target));
+    let second = Client::of(connect_to(&endpoints[1..], false, Spread::default()));
+    assert!(both.remote.shares_locks() && second.remote.shares_locks());
+    both.lock(&wish(lock::EXCLUSIVE, 1, 0, 9)).unwrap();
+    assert_eq!(second.lock(&wish(lock::EXCLUSIVE, 1, 9, 9)), Err(libc::EAGAIN));
+    second.lock(&wish(lock::EXCLUSIVE, 1, 10, 19)).unwrap();
+    assert_eq!(both.lock(&wish(lock::SHARED, 1, 0, 10)), Err(libc::EAGAIN));
+    both.lock(&wish(lock::NONE, 1, 0, 9)).unwrap();
+    second.lock(&all(lock::EXCLUSIVE)).unwrap();
+    second.lock(&all(lock::NONE)).unwrap();
+
+    // A server that is started again knows nothing of what another one has given meanwhile.
+    both.lock(&all(lock::EXCLUSIVE)).unwrap();
+    let [server, _other] = servers;
+    drop(server);
+    second.lock_in_time(&all(lock::EXCLUSIVE));
+    second.lock(&all(lock::NONE)).unwrap();
+    let _again = start(&endpoints[0]);
+    for stripe in 0..2 {
+        assert_eq!(both.write(4096 * stripe), Err(libc::ESTALE), "by whichever server");
+    }
+    let again = Client::of(both.remote);
+    again.lock_in_time(&all(lock::EXCLUSIVE));
+    assert_eq!(again.write(0), Ok(4));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Locks of files hold among the clients of a server, and over its restart.
+//! Locks of files hold among the clients of a server, beside whoever else uses the files, and over its restart.
 
 mod common;
 
@@ -8,11 +8,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::{GRACE, any_port, serve};
+use iogate_core::file_locks::{ByteRange, Kind};
 use iogate_core::wire::{Lock, lock, open};
 use iogate_engine::store::DirectoryStore;
 use iogate_net::client::{ClientOptions, Remote, RemoteOptions};
 use iogate_net::transport::auth::Credential;
 use iogate_net::{Endpoint, Server};
+use iogate_vfs::outside::OutsideLocks;
 use iogate_vfs::{Caller, DirectoryTree, OpenHow, Tree, TreeFile};
 
 fn start(folder: &Path, at: &Endpoint, grace: Duration) -> Server {
@@ -78,6 +80,37 @@ fn locks_hold_among_clients() {
     drop(two);
     let begun = Instant::now();
     while one.lock(&wish(lock::EXCLUSIVE, 1, 0, u64::MAX)) == Err(libc::EAGAIN) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "a client that has gone still has its lock");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A program of the server's machine, which opens the file past the server.
+#[test]
+fn locks_hold_beside_programs_of_the_servers_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = start(folder.path(), &any_port(), GRACE);
+    let one = Client::new(&server.endpoints()[0]);
+    let file = std::fs::File::options().read(true).write(true).open(folder.path().join("file")).unwrap();
+    let program = OutsideLocks::new(file.into(), false);
+    let range = |first, last| ByteRange::new(first, last).unwrap();
+    one.lock(&wish(lock::EXCLUSIVE, 1, 0, 9)).unwrap();
+    assert!(!program.set(Some(Kind::Shared), range(9, 9)).unwrap());
+    assert!(program.set(Some(Kind::Exclusive), range(10, 19)).unwrap());
+    assert_eq!(one.lock(&wish(lock::SHARED, 1, 0, 10)), Err(libc::EAGAIN));
+    let holder = one.file.get_lock(&wish(lock::SHARED, 1, 5, 100)).unwrap();
+    assert_eq!((holder.kind, holder.first, holder.last, holder.process), (lock::EXCLUSIVE, 10, 19, 0));
+    let whole = Lock { space: lock::FILE, ..wish(lock::SHARED, 1, 0, u64::MAX) };
+    one.lock(&whole).unwrap();
+    assert!(
+        !program.set_whole(Some(Kind::Exclusive)).unwrap() && program.set_whole(Some(Kind::Shared)).unwrap()
+    );
+    // Who goes leaves nothing.
+    drop(one);
+    let begun = Instant::now();
+    while !(program.set(Some(Kind::Exclusive), ByteRange::ALL).unwrap()
+        && program.set_whole(Some(Kind::Exclusive)).unwrap())
+    {
         assert!(begun.elapsed() < Duration::from_secs(20), "a client that has gone still has its lock");
         std::thread::sleep(Duration::from_millis(5));
     }

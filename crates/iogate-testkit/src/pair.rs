@@ -16,7 +16,7 @@ use iogate_core::{Span, Time};
 
 const LIMITS: SessionLimits = SessionLimits { credits: 4, credit_bytes: 1 << 20, open_files: 8 };
 /// Longer than any script lasts, so that nothing fails for time.
-const CONFIG: SessionConfig = SessionConfig { retry_for: Span::from_secs(1 << 20), tries_unasked: true };
+const CONFIG: SessionConfig = SessionConfig::new(Span::from_secs(1 << 20));
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]

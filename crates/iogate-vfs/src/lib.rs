@@ -9,6 +9,7 @@
 //! | `object_id` | what the objects of a striped file are called, and where that is noted |
 //! | `locked_file`: [`LockedFile`] | a file that one process has for itself |
 //! | [`outside`] | locks of a file that hold past this program |
+//! | [`taken_locks`] | locks that a table decides about, taken on the files, too |
 //! | [`ends`] | who may use the end of a striped file |
 //! | [`fence`] | ranges of records that nobody may write to any more |
 //! | [`answers`] | what is remembered of requests that must not be carried out twice, in a file |
@@ -38,6 +39,7 @@ pub mod outside;
 pub mod policy_file;
 mod private;
 mod striped;
+pub mod taken_locks;
 mod tree;
 pub mod users;
 mod watchdog;

@@ -1,10 +1,15 @@
-//! Locks of a file that hold among all who use it, also past this program: those of an open file description (`F_OFD_SETLK` of
-//! `fcntl(2)`). Which machines they hold between is the file system's affair.
+//! Locks of a file that hold among all who use it, also past this program: of its bytes, an open file description's (`F_OFD_SETLK` of
+//! `fcntl(2)`), and of the open file (`flock(2)`). Which machines they hold between is the file system's affair.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use iogate_core::file_locks::{ByteRange, Kind};
+use iogate_engine::store::Nearness;
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::directory::ProcPath;
 
 /// A file that is open to be locked. All its locks are given back when it is dropped.
 #[derive(Debug)]
@@ -18,6 +23,25 @@ impl OutsideLocks {
     /// Of a file that is open for reading, and for writing unless `only_shared`.
     pub fn new(file: OwnedFd, only_shared: bool) -> OutsideLocks {
         OutsideLocks { file, only_shared }
+    }
+
+    /// Of an open file, which is opened once more, in the process's own name; for reading only where it cannot be written.
+    ///
+    /// # Errors
+    /// Those of `open(2)`.
+    pub fn of(file: BorrowedFd<'_>) -> io::Result<OutsideLocks> {
+        // By reference: it is open until it is open once more.
+        let open = |access: OFlags| {
+            let flags = access | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+            rustix::fs::openat(CWD, ProcPath::new(&file).as_bytes(), flags, Mode::empty())
+        };
+        match open(OFlags::RDWR) {
+            Ok(file) => Ok(OutsideLocks::new(file, false)),
+            Err(Errno::ROFS | Errno::ACCESS | Errno::PERM | Errno::TXTBSY | Errno::ISDIR) => {
+                Ok(OutsideLocks::new(open(OFlags::RDONLY)?, true))
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Takes a lock, or gives it back; replaces what there was of these bytes. `false`: somebody else has one that is in the way. What the
@@ -38,6 +62,37 @@ impl OutsideLocks {
                 _ => Err(error),
             },
         }
+    }
+
+    /// Takes the lock of the open file, or gives it back; replaces what there was, which is given up even if `false` is returned: somebody
+    /// else has one that is in the way. What the file system has no such locks for, or none for a file that is open for reading, counts
+    /// as taken.
+    ///
+    /// # Errors
+    /// Those of `flock(2)`.
+    pub fn set_whole(&self, kind: Option<Kind>) -> io::Result<bool> {
+        let operation = match kind {
+            None => FlockOperation::NonBlockingUnlock,
+            Some(Kind::Shared) => FlockOperation::NonBlockingLockShared,
+            Some(Kind::Exclusive) => FlockOperation::NonBlockingLockExclusive,
+        };
+        match rustix::fs::flock(&self.file, operation) {
+            Ok(()) => Ok(true),
+            Err(Errno::WOULDBLOCK) => Ok(false),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(true),
+            Err(Errno::BADF) if self.only_shared => Ok(true),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Whether other machines may use the file, too.
+    pub fn reaches_afar(&self) -> bool {
+        // The upper layer of an overlay is on this machine, even where it is not known which file system it is.
+        let is_overlay = |file: &OwnedFd| {
+            rustix::fs::fstatfs(file)
+                .is_ok_and(|found| found.f_type as i64 == libc::OVERLAYFS_SUPER_MAGIC as i64)
+        };
+        Nearness::of_directory(&self.file) == Nearness::Far && !is_overlay(&self.file)
     }
 
     /// A lock of somebody else that such a one would not go together with.
@@ -136,5 +191,20 @@ mod tests {
         assert!(ours.set(Some(Kind::Exclusive), ByteRange::ALL).unwrap());
         assert!(ours.set(Some(Kind::Shared), ByteRange::ALL).unwrap());
         assert!(ours.set(None, ByteRange::ALL).unwrap());
+    }
+
+    #[test]
+    fn the_lock_of_an_open_file_knows_nothing_of_those_of_bytes() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let open = || File::options().read(true).write(true).open(file.path()).unwrap();
+        let [ours, theirs] = [open(), open()].map(|file| OutsideLocks::new(file.into(), false));
+        assert!(ours.set(Some(Kind::Exclusive), ByteRange::ALL).unwrap());
+        assert!(theirs.set_whole(Some(Kind::Shared)).unwrap());
+        assert!(ours.set_whole(Some(Kind::Shared)).unwrap());
+        assert!(!ours.set_whole(Some(Kind::Exclusive)).unwrap());
+        assert!(theirs.set_whole(Some(Kind::Exclusive)).unwrap(), "who is refused has given up what it had");
+        assert!(!ours.set_whole(Some(Kind::Shared)).unwrap());
+        assert!(theirs.set_whole(None).unwrap() && ours.set_whole(Some(Kind::Exclusive)).unwrap());
+        assert!(!ours.reaches_afar());
     }
 }

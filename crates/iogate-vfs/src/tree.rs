@@ -21,6 +21,7 @@ use iogate_engine::{Engine, FileHandle, Origin, Store};
 
 use crate::Caller;
 use crate::ends::Given;
+use crate::outside::OutsideLocks;
 
 /// How to open a file: [`iogate_core::wire::open`].
 #[derive(Clone, Copy, Debug, Default)]
@@ -199,7 +200,8 @@ pub trait Tree: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Whether the files are here, so that a server of the tree can keep its clients' locks.
+    /// Whether the files are here, so that a server of the tree can keep its clients' locks, and take them on the files
+    /// ([`TreeFile::outside_locks`]).
     fn keeps_locks(&self) -> bool {
         false
     }
@@ -317,6 +319,12 @@ pub trait TreeFile: Send + Sync {
 
     /// Allocates or frees space, as `fallocate(2)`.
     fn allocate(&self, mode: u32, offset: u64, bytes: u64) -> io::Result<()>;
+
+    /// The file, opened in the process's own name, for locks that hold among all who use it, past this program, too. `None`: there are no
+    /// such ones.
+    fn outside_locks(&self) -> io::Result<Option<OutsideLocks>> {
+        Ok(None)
+    }
 
     /// Takes a lock, or gives it back; does not wait for who has it. [`SetLock`](iogate_core::wire::SetLock) has the errors.
     fn set_lock(&self, lock: &Lock) -> io::Result<()> {

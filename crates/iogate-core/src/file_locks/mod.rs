@@ -9,6 +9,9 @@
 //!
 //! Nobody waits here: whoever wants a lock that another one has is told so, and asks again.
 //!
+//! Others may use the files, too, past the server. A shell that takes on a file what its clients have of it [together](FileLocks::together)
+//! asks whether they [may](FileLocks::may) have a lock, takes it there, and has it given then.
+//!
 //! A server whose files are at another one keeps no locks: it [passes](Passed) those of its clients on.
 
 mod passed;
@@ -50,6 +53,8 @@ impl core::convert::From<u64> for Asker {
 pub enum Denied {
     /// Somebody else has it.
     Held(Held<Owner>),
+    /// Somebody has it who uses the file past this server.
+    Outside,
     /// It is kept for who had it before the server was started anew: ask again.
     Grace,
     /// It was had before, and may have been another's since.
@@ -63,6 +68,7 @@ pub enum Denied {
 /// The locks of an export.
 #[derive(Clone, Debug, Default)]
 pub struct FileLocks {
+    /// By inode and generation.
     files: BTreeMap<(u64, u64), Spaces>,
     /// How many each session has.
     counts: BTreeMap<u64, usize>,
@@ -124,8 +130,9 @@ impl Note {
 #[derive(Clone, Debug, Default)]
 struct Spaces([RangeLocks<Owner>; 2]);
 
-/// What a lock is of, of which kind (`None`: it is given back), and of which bytes; the outer `None`: there is no such lock.
-pub(crate) fn asked(lock: &Lock) -> Option<(usize, Option<Kind>, ByteRange)> {
+/// What a lock is of ([`lock::BYTES`], [`lock::FILE`]), of which kind (`None`: it is given back), and of which bytes; the outer `None`:
+/// there is no such lock.
+pub fn asked(lock: &Lock) -> Option<(usize, Option<Kind>, ByteRange)> {
     let kind = match lock.kind {
         lock::NONE => None,
         lock::SHARED => Some(Kind::Shared),
@@ -188,6 +195,36 @@ impl FileLocks {
         self.grace_ends.is_some_and(|end| now < end)
     }
 
+    /// Whether a session may have a lock now, or give it back, as of [`FileLocks::set`].
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn may(
+        &self,
+        now: Time,
+        who: impl Into<Asker>,
+        file: Identity,
+        lock: &Lock,
+        again: Option<From>,
+    ) -> Result<(), Denied> {
+        let Asker { session, is_forwarder } = who.into();
+        let (space, kind, range) = asked(lock).ok_or(Denied::Malformed)?;
+        let Some(kind) = kind else { return Ok(()) };
+        match (self.is_grace(now), again) {
+            (true, None) => return Err(Denied::Grace),
+            (false, None) => {}
+            (true, Some(from)) if self.before.has(from) => {}
+            _ => return Err(Denied::Lost),
+        }
+        let most = if is_forwarder { LOCKS_PER_FORWARDER_MAX } else { LOCKS_PER_SESSION_MAX };
+        if self.counts.get(&session).is_some_and(|&count| count >= most) {
+            return Err(Denied::TooMany);
+        }
+        let in_the_way =
+            self.of(file).and_then(|spaces| spaces.0[space].in_the_way((session, lock.owner), kind, range));
+        in_the_way.map_or(Ok(()), |held| Err(Denied::Held(held)))
+    }
+
     /// Gives a session a lock, in place of what its owner has of these bytes, or takes these from it. `again`: it had the lock from a
     /// process before.
     ///
@@ -201,36 +238,25 @@ impl FileLocks {
         lock: &Lock,
         again: Option<From>,
     ) -> Result<(), Denied> {
-        let Asker { session, is_forwarder } = who.into();
+        let who = who.into();
+        self.may(now, who, file, lock, again)?;
         let (space, kind, range) = asked(lock).ok_or(Denied::Malformed)?;
-        let key = (file.inode, file.generation);
-        let Some(kind) = kind else {
-            let Some(spaces) = self.files.get_mut(&key) else { return Ok(()) };
-            let before = spaces.len();
-            spaces.0[space].unlock((session, lock.owner), range);
-            let after = spaces.len();
-            self.counted(session, before, after);
-            self.forget_if_free(key);
-            return Ok(());
+        let owner = (who.session, lock.owner);
+        let spaces = self.files.entry((file.inode, file.generation)).or_default();
+        let (before, locks) = (spaces.len(), &mut spaces.0[space]);
+        let set = match kind {
+            Some(kind) => locks.lock(Held { owner, kind, range, process: lock.process }),
+            None => {
+                locks.unlock(owner, range);
+                Ok(())
+            }
         };
-        match (self.is_grace(now), again) {
-            (true, None) => return Err(Denied::Grace),
-            (false, None) => {}
-            (true, Some(from)) if self.before.has(from) => {}
-            _ => return Err(Denied::Lost),
-        }
-        let most = if is_forwarder { LOCKS_PER_FORWARDER_MAX } else { LOCKS_PER_SESSION_MAX };
-        if self.counts.get(&session).is_some_and(|&count| count >= most) {
-            return Err(Denied::TooMany);
-        }
-        let spaces = self.files.entry(key).or_default();
-        let before = spaces.len();
-        let held = Held { owner: (session, lock.owner), kind, range, process: lock.process };
-        let given = spaces.0[space].lock(held);
         let after = spaces.len();
-        self.counted(session, before, after);
-        self.forget_if_free(key);
-        given.map_err(Denied::Held)
+        count(&mut self.counts, who.session, before, after);
+        if after == 0 {
+            self.files.remove(&(file.inode, file.generation));
+        }
+        set.map_err(Denied::Held)
     }
 
     /// Who has a lock in the way of this one: the first of them.
@@ -239,29 +265,40 @@ impl FileLocks {
     /// There is no such lock.
     pub fn holder(&self, session: u64, file: Identity, lock: &Lock) -> Result<Option<Held<Owner>>, Denied> {
         let Some((space, Some(kind), range)) = asked(lock) else { return Err(Denied::Malformed) };
-        let Some(spaces) = self.files.get(&(file.inode, file.generation)) else { return Ok(None) };
+        let Some(spaces) = self.of(file) else { return Ok(None) };
         Ok(spaces.0[space].in_the_way((session, lock.owner), kind, range))
     }
 
-    /// A session has ended: what it had is free.
-    pub fn end_session(&mut self, session: u64) {
+    /// A session has ended: what it had is free. Returns the files of which it had something.
+    pub fn end_session(&mut self, session: u64) -> Vec<Identity> {
         if self.counts.remove(&session).is_none() {
-            return;
+            return Vec::new();
         }
-        self.files.retain(|_, spaces| {
+        let mut freed = Vec::new();
+        self.files.retain(|&(inode, generation), spaces| {
+            let before = spaces.len();
             spaces.0.iter_mut().for_each(|locks| locks.release(|(of, _)| of == session));
+            if spaces.len() < before {
+                freed.push(Identity { inode, generation });
+            }
             spaces.len() > 0
         });
+        freed
     }
 
-    fn counted(&mut self, session: u64, before: usize, after: usize) {
-        count(&mut self.counts, session, before, after);
+    /// Whether nobody has a lock of a file.
+    pub fn is_free(&self, file: Identity) -> bool {
+        self.of(file).is_none()
     }
 
-    fn forget_if_free(&mut self, key: (u64, u64)) {
-        if self.files.get(&key).is_some_and(|spaces| spaces.len() == 0) {
-            self.files.remove(&key);
-        }
+    /// What all sessions have together of a file's bytes, or (`space`) of the open file: see [`RangeLocks::together`].
+    pub fn together(&self, file: Identity, space: usize, range: ByteRange) -> Vec<(Option<Kind>, ByteRange)> {
+        let free = || Vec::from([(None, range)]);
+        self.of(file).map_or_else(free, |spaces| spaces.0[space].together(range))
+    }
+
+    fn of(&self, file: Identity) -> Option<&Spaces> {
+        self.files.get(&(file.inode, file.generation))
     }
 }
 

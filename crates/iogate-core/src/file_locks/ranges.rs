@@ -163,6 +163,46 @@ impl<O: Copy + PartialEq> RangeLocks<O> {
         left.into_iter().for_each(|held| self.insert(held));
     }
 
+    /// What all of them have together of a range, part by part from its first byte to its last: the stronger kind that anybody has, or
+    /// `None`. Neighbours differ.
+    pub fn together(&self, range: ByteRange) -> Vec<(Option<Kind>, ByteRange)> {
+        // Where one begins, and where one is over.
+        let mut changes: Vec<(u64, Kind, bool)> = Vec::new();
+        for held in
+            self.held.iter().filter_map(|held| Some(Held { range: held.range.common(&range)?, ..*held }))
+        {
+            changes.push((held.range.first, held.kind, true));
+            changes.extend(held.range.last.checked_add(1).map(|next| (next, held.kind, false)));
+        }
+        changes.sort_unstable_by_key(|&(at, ..)| at);
+        let mut parts: Vec<(Option<Kind>, ByteRange)> = Vec::new();
+        let (mut first, mut shared, mut exclusive) = (range.first, 0_usize, 0_usize);
+        let mut part = |first: u64, last: u64, shared: usize, exclusive: usize| {
+            let kind = match (shared, exclusive) {
+                (0, 0) => None,
+                (_, 0) => Some(Kind::Shared),
+                _ => Some(Kind::Exclusive),
+            };
+            match parts.last_mut() {
+                Some((before, range)) if *before == kind => range.last = last,
+                _ => parts.push((kind, ByteRange { first, last })),
+            }
+        };
+        for (at, kind, begins) in changes {
+            if at > range.last {
+                break;
+            }
+            if at > first {
+                part(first, at - 1, shared, exclusive);
+                first = at;
+            }
+            let count = if kind == Kind::Shared { &mut shared } else { &mut exclusive };
+            if begins { *count += 1 } else { *count -= 1 }
+        }
+        part(first, range.last, shared, exclusive);
+        parts
+    }
+
     /// Takes all that these owners have.
     pub fn release(&mut self, is_one: impl Fn(O) -> bool) {
         self.held.retain(|held| !is_one(held.owner));

@@ -34,6 +34,12 @@ impl Naive {
         }
     }
 
+    fn together(&self, byte: u64) -> Option<Kind> {
+        let all = &self.0[byte as usize];
+        let exclusive = all.values().find(|kind| **kind == Kind::Exclusive);
+        exclusive.or_else(|| all.values().next()).copied()
+    }
+
     fn of(locks: &RangeLocks<u8>) -> Vec<BTreeMap<u8, Kind>> {
         let mut naive = Naive::new();
         for held in locks.iter() {
@@ -76,6 +82,11 @@ proptest! {
                 }
             }
             prop_assert_eq!(Naive::of(&locks), naive.0.clone());
+            let parts = locks.together(range);
+            prop_assert!(parts.windows(2).all(|two| two[0].0 != two[1].0), "{parts:?}");
+            let bytes = parts.iter().flat_map(|(kind, part)| (part.first()..=part.last()).map(move |byte| (byte, *kind)));
+            let together = (range.first()..=range.last()).map(|byte| (byte, naive.together(byte)));
+            prop_assert_eq!(bytes.collect::<Vec<_>>(), together.collect::<Vec<_>>());
             let all: Vec<_> = locks.iter().copied().collect();
             prop_assert!(all.is_sorted_by_key(|held| held.range.first()));
             for (index, one) in all.iter().enumerate() {

@@ -86,10 +86,12 @@ pub mod lock {
 pub mod locks {
     /// Among the programs of one client, which keeps them.
     pub const NONE: u8 = 0;
-    /// Among the clients of this server, which keeps them.
+    /// Among the clients of this server, which keeps them. Releases before had no other ones.
     pub const KEPT: u8 = 1;
     /// Among the clients of the server that has the names, to which this one passes them on.
     pub const PASSED_ON: u8 = 2;
+    /// Among the clients of this server, which keeps them, and whoever else uses the files, as far as their file system carries locks.
+    pub const TAKEN: u8 = 3;
 }
 
 /// How a client proves who it is; the payload of a [`Hello`](super::Hello) is the proof.

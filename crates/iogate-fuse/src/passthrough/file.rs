@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use iogate_engine::layouts::OpenLayout;
 use iogate_engine::{FileHandle, PathClass, Store};
@@ -34,9 +35,15 @@ pub(crate) struct OpenFile {
     /// Where its bytes lie, if that is asked for.
     layout: Option<OpenLayout>,
     is_far: bool,
-    inode: Arc<Inode>,
+    pub(super) inode: Arc<Inode>,
     store: Arc<dyn Store>,
     class: PathClass,
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        self.inode.open.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Opened for OpenFile {
@@ -100,6 +107,7 @@ impl FileSystem {
         let for_data = rustix::io::fcntl_dupfd_cloexec(&fd, 0)?;
         let data = self.store.adopt(for_data).map_err(|error| errno_of(&error))?;
         let layout = self.layouts.as_ref().map(|layouts| layouts.open(data.id(), fd.as_fd()));
+        inode.open.fetch_add(1, Ordering::Relaxed);
         let (is_far, store, class) = (self.is_far, self.store.clone(), PathClass::default());
         let fh = self.files.insert(OpenFile { fd, data, layout, is_far, inode, store, class });
         let open_flags = match self.cache {
@@ -115,6 +123,11 @@ impl Files for FileSystem {
         let inode = self.inodes.get(header.nodeid)?;
         let flags = arg.flags as i32 & !FLAGS_KEPT_BACK & !(libc::O_CREAT | libc::O_EXCL);
         let fd = open_again(&inode, flags)?;
+        // Removed past the mount, while the kernel still trusts the name: it looks it up again. What is open here, a program may open
+        // once more, by its descriptor.
+        if inode.inode.open.load(Ordering::Relaxed) == 0 && rustix::fs::fstat(&fd)?.st_nlink == 0 {
+            return Err(Errno::STALE);
+        }
         if arg.open_flags & OPEN_KILL_SUIDGID != 0 {
             clear_suid_sgid(fd.as_fd())?;
         }

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, RwLock};
 
 use rustix::fs::{Mode, OFlags, Stat};
@@ -22,8 +23,11 @@ pub(crate) struct Inode {
     holder: Holder,
     pub(crate) appends: Arc<Appends>,
     pub(crate) coherence: Arc<Coherence>,
+    /// How many handles of it are open.
+    pub(super) open: AtomicU32,
 }
 
+/// Device and inode number.
 type Key = (u64, u64);
 
 /// What leads to a file, whatever happens to its names.
@@ -109,6 +113,15 @@ impl SystemHandle {
 }
 
 impl Inode {
+    fn new(key: Key, holder: Holder) -> Inode {
+        Inode { key, holder, appends: Arc::default(), coherence: Arc::default(), open: AtomicU32::new(0) }
+    }
+
+    /// Its device and its inode number.
+    pub(super) fn key(&self) -> Key {
+        self.key
+    }
+
     /// Whether this is the file that a descriptor of the same device and inode number leads to.
     fn is(&self, file: BorrowedFd<'_>) -> bool {
         match &self.holder {
@@ -167,7 +180,7 @@ impl InodeTable {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened_root = rustix::fs::openat(&root, c".", flags, Mode::empty())?;
         let holder = Holder::Descriptor(root);
-        let inode = Arc::new(Inode { key, holder, appends: Arc::default(), coherence: Arc::default() });
+        let inode = Arc::new(Inode::new(key, holder));
         let table = Table {
             by_id: HashMap::from([(ROOT_ID, (inode, 1))]),
             by_key: HashMap::from([(key, ROOT_ID)]),
@@ -215,7 +228,7 @@ impl InodeTable {
         *next_id += 1;
         let holder = self.holder(path_fd, stat, *descriptors);
         *descriptors += usize::from(matches!(holder, Holder::Descriptor(_)));
-        let inode = Arc::new(Inode { key, holder, appends: Arc::default(), coherence: Arc::default() });
+        let inode = Arc::new(Inode::new(key, holder));
         by_id.insert(id, (inode, 1));
         // What had the same number is gone: the kernel forgets it by its id.
         by_key.insert(key, id);

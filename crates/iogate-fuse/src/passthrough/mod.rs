@@ -8,6 +8,7 @@ mod dir;
 mod entry;
 mod file;
 mod inode;
+mod locks;
 mod xattr;
 
 use std::os::fd::OwnedFd;
@@ -19,6 +20,7 @@ use iogate_engine::layouts::OpenLayouts;
 use iogate_engine::store::Nearness;
 use iogate_engine::{Engine, Store};
 use iogate_vfs::path_of;
+use iogate_vfs::taken_locks::TakenLocks;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -28,7 +30,6 @@ use self::inode::{HeldInode, InodeTable};
 use crate::abi::op;
 use crate::file_system::{Agreed, FileSystem as Mounted, Opened};
 use crate::handle::Handles;
-use crate::operations::Locks;
 use crate::options::{CacheMode, MountOptions};
 
 /// A mounted source directory.
@@ -38,6 +39,8 @@ pub(crate) struct FileSystem {
     dirs: Handles<OpenDir>,
     store: Arc<dyn Store>,
     layouts: Option<Arc<OpenLayouts>>,
+    /// `None`: they are the kernel's own.
+    locks: Option<TakenLocks>,
     /// Names and attributes wait for a server or another program.
     is_far: bool,
     cache: CacheMode,
@@ -63,6 +66,7 @@ impl FileSystem {
             dirs: Handles::default(),
             store,
             layouts,
+            locks: agreed.shares_locks.then(TakenLocks::default),
             is_far,
             cache: options.cache,
             copy_offload: options.copy_offload,
@@ -71,9 +75,6 @@ impl FileSystem {
         })
     }
 }
-
-/// Locks are the kernel's own.
-impl Locks for FileSystem {}
 
 impl Mounted for FileSystem {
     fn forget(&self, node: u64, lookups: u64) {

@@ -4,22 +4,10 @@ use iogate_core::wire::{Lock, lock};
 use rustix::io::Errno;
 
 use super::FileSystem;
-use crate::abi::{FileLock, LK_FLOCK, LkIn};
+use crate::abi::{FileLock, LkIn};
 use crate::file_system::errno_of;
+use crate::locks::{found_of, wish};
 use crate::operations::Locks;
-
-/// What the kernel asks for, as the tree has it.
-fn wish(arg: &LkIn) -> Result<Lock, Errno> {
-    let kind = match i32::try_from(arg.lk.kind) {
-        Ok(libc::F_RDLCK) => lock::SHARED,
-        Ok(libc::F_WRLCK) => lock::EXCLUSIVE,
-        Ok(libc::F_UNLCK) => lock::NONE,
-        _ => return Err(Errno::INVAL),
-    };
-    let space = if arg.lk_flags & LK_FLOCK != 0 { lock::FILE } else { lock::BYTES };
-    let FileLock { start, end, pid, .. } = arg.lk;
-    Ok(Lock { space, kind, owner: arg.owner, first: start, last: end, process: pid })
-}
 
 impl Locks for FileSystem {
     fn set_lock(&self, arg: LkIn) -> Result<(), Errno> {
@@ -35,12 +23,7 @@ impl Locks for FileSystem {
     fn get_lock(&self, arg: LkIn) -> Result<FileLock, Errno> {
         let open = self.files.get(arg.fh)?;
         let found = open.file.get_lock(&wish(&arg)?).map_err(|error| errno_of(&error))?;
-        let kind = match found.kind {
-            lock::SHARED => libc::F_RDLCK,
-            lock::EXCLUSIVE => libc::F_WRLCK,
-            _ => libc::F_UNLCK,
-        };
-        Ok(FileLock { start: found.first, end: found.last, kind: kind as u32, pid: found.process })
+        Ok(found_of(&found))
     }
 
     fn unlock_bytes(&self, handle: u64, owner: u64) {

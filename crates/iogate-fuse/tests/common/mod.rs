@@ -11,7 +11,7 @@ use std::time::Duration;
 use iogate_core::{GateConfig, Layout, SchedulerConfig, SchedulerKind};
 use iogate_engine::store::DirectoryStore;
 use iogate_engine::{Engine, Store};
-use iogate_fuse::{CacheMode, Control, MountOptions, Mounted, Transport};
+use iogate_fuse::{CacheMode, Control, LockScope, MountOptions, Mounted, Transport};
 use iogate_net::client::{ClientOptions, Remote, RemoteOptions};
 use iogate_net::server::Export;
 use iogate_net::transport::auth::{Credential, Policy};
@@ -274,7 +274,8 @@ fn all_mounts() -> impl Iterator<Item = (Behind, MountOptions)> {
     let others = others.map(|(behind, transport, cache)| {
         (behind, MountOptions { transport, cache, ..MountOptions::default() })
     });
-    directories.chain(others)
+    let locks_there = MountOptions { locks: LockScope::Source, ..MountOptions::default() };
+    directories.chain(others).chain([(Behind::Directory, locks_there)])
 }
 
 /// Runs a test on a mount of each kind.

@@ -80,7 +80,7 @@ fn own(request: Request<'_>, (): &()) -> Pending {
 
 impl Link {
     pub(super) fn new(number: usize, server: usize, client: [u8; 16], now: u64) -> Link {
-        let config = SessionConfig { retry_for: RETRY_FOR, tries_unasked: true };
+        let config = SessionConfig::new(RETRY_FOR);
         let mut session = ClientSession::new(config, own, welcome(NO_SESSION, false, 0, 0));
         session.lost(Time::from_nanos(now));
         Link {

@@ -9,7 +9,7 @@ use iogate_core::{Span, Time};
 
 const LIMITS: SessionLimits = SessionLimits { credits: 128, credit_bytes: 64 << 20, open_files: 4096 };
 /// Longer than any run: nothing fails for time.
-const CONFIG: SessionConfig = SessionConfig { retry_for: Span::from_secs(1 << 30), tries_unasked: true };
+const CONFIG: SessionConfig = SessionConfig::new(Span::from_secs(1 << 30));
 
 /// A request, as each hop knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -111,6 +111,10 @@ pub struct ClientOptions {
     pub connect_timeout: Duration,
     /// How long requests wait for a server that has gone, before they fail with `EIO`.
     pub retry_for: Duration,
+    /// Whether other servers have the same files, and give locks of them: see [`SessionConfig::has_rivals`].
+    ///
+    /// [`SessionConfig::has_rivals`]: iogate_core::proto::client_session::SessionConfig::has_rivals
+    pub has_rivals: bool,
     /// Who receives.
     pub receiving: Receiving,
 }
@@ -128,6 +132,7 @@ impl Default for ClientOptions {
             dial: Arc::new(dial),
             connect_timeout: Duration::from_secs(5),
             retry_for: Duration::from_secs(60),
+            has_rivals: false,
             receiving: Receiving::default(),
         }
     }
@@ -160,6 +165,7 @@ impl fmt::Debug for ClientOptions {
             .field("auth", &self.auth)
             .field("connect_timeout", &self.connect_timeout)
             .field("retry_for", &self.retry_for)
+            .field("has_rivals", &self.has_rivals)
             .field("receiving", &self.receiving)
             .finish_non_exhaustive()
     }

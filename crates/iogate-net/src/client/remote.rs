@@ -245,7 +245,8 @@ impl Remote {
         let chosen = chosen % endpoints.len();
         let used = if options.spread == Spread::Client { &endpoints[chosen..=chosen] } else { endpoints };
         let receiving = options.client.receiving;
-        let clients = used.iter().map(|endpoint| Client::connect(endpoint, options.client.clone()));
+        let client = ClientOptions { has_rivals: endpoints.len() > 1, ..options.client.clone() };
+        let clients = used.iter().map(|endpoint| Client::connect(endpoint, client.clone()));
         let clients = clients.collect::<Result<Vec<Client>, ClientError>>()?;
         let names = if clients.len() == 1 { 0 } else { chosen };
         same_files(used, &clients, names)?;
@@ -333,11 +334,11 @@ impl Tree for Remote {
     }
 
     fn shares_locks(&self) -> bool {
-        // Several that keep them would each have its own.
+        // Several that keep them, and do not take them on the files, would each have its own.
         let is_one = self.servers.clients.len() == 1;
         self.servers.clients.iter().all(|client| match client.welcome().locks {
             locks::NONE => false,
-            locks::PASSED_ON => true,
+            locks::PASSED_ON | locks::TAKEN => true,
             _ => is_one,
         })
     }

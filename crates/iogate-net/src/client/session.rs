@@ -112,7 +112,11 @@ impl Client {
     pub fn connect(endpoint: &Endpoint, options: ClientOptions) -> Result<Client, ClientError> {
         let Connected { socket, welcome, clock } = options.connect(endpoint, NO_SESSION)?;
         let has_background = options.receiving == Receiving::Background;
-        let config = SessionConfig { retry_for: options.retry_for.into(), tries_unasked: has_background };
+        let config = SessionConfig {
+            retry_for: options.retry_for.into(),
+            tries_unasked: has_background,
+            has_rivals: options.has_rivals,
+        };
         let state = State {
             session: ClientSession::new(config, own, welcome),
             link: Some(Arc::new(Link::new(socket))),

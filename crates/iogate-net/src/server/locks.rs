@@ -1,19 +1,20 @@
 //! Locks of files among an export's clients, around what decides: [`iogate_core::file_locks`].
 //!
-//! They are kept where the files are. Elsewhere they are passed on (`passed_locks.rs`).
+//! They are kept where the files are, and taken on these, too ([`TakenLocks`]). Elsewhere they are passed on (`passed_locks.rs`).
 
 use std::io;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use iogate_core::Time;
 use iogate_core::file_locks::{Asker, Denied, FileLocks};
 use iogate_core::refusal::Refusal;
 use iogate_core::wire::{GetLock, Lock, SetLock, lock as kinds, locks as among};
 use iogate_vfs::Tree;
+use iogate_vfs::taken_locks::{NotTaken, TakenLocks};
 
 use super::lock;
 use super::passed_locks::PassedLocks;
-use super::session::Session;
+use super::session::{Session, explained};
 
 /// The locks of an export.
 pub(super) enum Locks {
@@ -23,7 +24,7 @@ pub(super) enum Locks {
 
 /// Those that are kept here.
 pub(super) struct KeptLocks {
-    table: Mutex<FileLocks>,
+    taken: TakenLocks,
     /// Held while the table's note is made durable, so that they follow each other.
     noting: Mutex<()>,
 }
@@ -42,7 +43,7 @@ impl Locks {
     pub(super) fn among(locks: Option<&Locks>) -> u8 {
         match locks {
             None => among::NONE,
-            Some(Locks::Kept(_)) => among::KEPT,
+            Some(Locks::Kept(_)) => among::TAKEN,
             Some(Locks::PassedOn(_)) => among::PASSED_ON,
         }
     }
@@ -58,7 +59,7 @@ impl Locks {
     /// Whether a session has any.
     pub(super) fn has(&self, session: u64) -> bool {
         match self {
-            Locks::Kept(kept) => lock(&kept.table).has(session),
+            Locks::Kept(kept) => kept.taken.table().has(session),
             Locks::PassedOn(passed) => passed.has(session),
         }
     }
@@ -76,7 +77,7 @@ impl KeptLocks {
     fn begin(tree: &dyn Tree, instance: u64, grace_ends: Time) -> io::Result<KeptLocks> {
         let table = FileLocks::begin(instance, tree.noted_locks()?, grace_ends);
         let is_noted = table.note().is_some();
-        let locks = KeptLocks { table: Mutex::new(table), noting: Mutex::new(()) };
+        let locks = KeptLocks { taken: TakenLocks::new(table), noting: Mutex::new(()) };
         locks.note(tree, |_| is_noted);
         Ok(locks)
     }
@@ -84,7 +85,7 @@ impl KeptLocks {
     /// Makes the note durable, if it changes so.
     fn note(&self, tree: &dyn Tree, changes: impl FnOnce(&mut FileLocks) -> bool) {
         let noting = lock(&self.noting);
-        let mut table = lock(&self.table);
+        let mut table = self.taken.table();
         if !changes(&mut table) {
             return;
         }
@@ -99,7 +100,7 @@ impl KeptLocks {
     /// What nobody holds is not waited for by the next server.
     fn end(&self, tree: &dyn Tree, now: Time) {
         let _noting = lock(&self.noting);
-        let table = lock(&self.table);
+        let table = self.taken.table();
         let is_over = table.note().is_some() && table.is_empty(now);
         drop(table);
         if is_over && let Err(error) = tree.note_locks(None) {
@@ -109,7 +110,7 @@ impl KeptLocks {
 
     fn end_session(&self, tree: &dyn Tree, session: u64) {
         self.note(tree, |table| table.ends(session));
-        lock(&self.table).end_session(session);
+        self.taken.end_session(session);
     }
 }
 
@@ -121,15 +122,15 @@ impl Session {
             Locks::PassedOn(passed) => return passed.set(self, set),
         };
         let now = self.server.now();
-        if set.lock.kind != kinds::NONE && set.again == 0 && !lock(&locks.table).is_grace(now) {
+        if set.lock.kind != kinds::NONE && set.again == 0 && !locks.taken.table().is_grace(now) {
             locks.note(&*self.export.tree, FileLocks::gives);
         }
-        let mut table = lock(&locks.table);
-        // With the table's lock: a session that has ended has no file, and takes no lock any more.
-        let file = self.file(set.handle)?.file.identity();
+        let file = Arc::clone(&self.file(set.handle)?.file);
         let again = (set.again != 0).then_some((set.again, set.session));
         let asker = Asker { session: self.number(), is_forwarder: self.rights.trusted };
-        table.set(now, asker, file, &set.lock, again).map_err(|denied| refusal(&denied))
+        // A session that has ended has no file, and takes no lock any more.
+        let is_open = || self.file(set.handle).is_ok();
+        locks.taken.set(now, asker, &*file, &set.lock, again, is_open).map_err(not_taken)
     }
 
     /// Who has a lock of an open file that is in the way of this one.
@@ -138,21 +139,8 @@ impl Session {
             Locks::Kept(kept) => kept,
             Locks::PassedOn(passed) => return passed.get(self, get),
         };
-        let table = lock(&locks.table);
-        let file = self.file(get.handle)?.file.identity();
-        let session = self.number();
-        let holder = table.holder(session, file, &get.lock).map_err(|denied| refusal(&denied))?;
-        let Some(holder) = holder else { return Ok(Lock { kind: kinds::NONE, ..get.lock }) };
-        let (of, owner) = holder.owner;
-        Ok(Lock {
-            kind: holder.kind.number(),
-            owner,
-            first: holder.range.first(),
-            last: holder.range.last(),
-            // Numbers of another machine's processes say nothing.
-            process: if of == session { holder.process } else { 0 },
-            ..get.lock
-        })
+        let file = Arc::clone(&self.file(get.handle)?.file);
+        locks.taken.get(self.number(), &*file, &get.lock).map_err(not_taken)
     }
 
     fn locks(&self) -> Result<&Locks, Refusal> {
@@ -162,9 +150,16 @@ impl Session {
     }
 }
 
+fn not_taken(why: NotTaken) -> Refusal {
+    match why {
+        NotTaken::Denied(denied) => refusal(&denied),
+        NotTaken::Failed(error) => explained(&error),
+    }
+}
+
 pub(super) fn refusal(denied: &Denied) -> Refusal {
     match denied {
-        Denied::Held(_) => Refusal::new(libc::EAGAIN, ""),
+        Denied::Held(_) | Denied::Outside => Refusal::new(libc::EAGAIN, ""),
         Denied::Grace => {
             Refusal::new(libc::EBUSY, "locks are kept for who had them before the server was started again")
         }

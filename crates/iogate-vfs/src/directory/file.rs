@@ -21,6 +21,7 @@ use super::stat;
 use super::verifier::Verifier;
 use crate::Caller;
 use crate::object_id::{OBJECT, ObjectId};
+use crate::outside::OutsideLocks;
 use crate::tree::{ObjectName, TreeFile};
 
 /// Most bytes of an extended attribute's value, or of a list of their names, in Linux.
@@ -232,6 +233,10 @@ impl TreeFile for DirectoryFile {
     fn seek(&self, offset: u64, hole: bool) -> io::Result<u64> {
         let from = if hole { SeekFrom::Hole(offset) } else { SeekFrom::Data(offset) };
         Ok(rustix::fs::seek(&self.fd, from)?)
+    }
+
+    fn outside_locks(&self) -> io::Result<Option<OutsideLocks>> {
+        OutsideLocks::of(self.fd.as_fd()).map(Some)
     }
 
     fn append_file(&self) -> io::Result<Option<Arc<AppendFile>>> {

@@ -191,14 +191,7 @@ impl HeldTree for DirectoryTree {
     }
 
     fn outside_locks(&self, held: &OwnedFd) -> io::Result<Option<OutsideLocks>> {
-        let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-        match reopen(held, OFlags::RDWR | flags) {
-            Ok(file) => Ok(Some(OutsideLocks::new(file, false))),
-            Err(Errno::ROFS | Errno::ACCESS | Errno::PERM | Errno::TXTBSY) => {
-                Ok(Some(OutsideLocks::new(reopen(held, OFlags::RDONLY | flags)?, true)))
-            }
-            Err(error) => Err(error.into()),
-        }
+        OutsideLocks::of(held.as_fd()).map(Some)
     }
 
     fn change_held(&self, caller: Caller, held: &OwnedFd, change: &Change) -> io::Result<()> {

@@ -13,6 +13,7 @@ use iogate_engine::{Engine, FileHandle, Origin};
 use super::append::End;
 use super::objects::Objects;
 use super::{refuse_reserved, without_reserved};
+use crate::outside::OutsideLocks;
 use crate::{Caller, TreeFile};
 
 pub(super) struct StripedFile {
@@ -168,6 +169,10 @@ impl TreeFile for StripedFile {
         }
     }
 
+    fn outside_locks(&self) -> io::Result<Option<OutsideLocks>> {
+        self.names.outside_locks()
+    }
+
     fn set_lock(&self, wish: &Lock) -> io::Result<()> {
         if wish.kind != lock::NONE {
             // Whoever had it may have written where this process has not.
@@ -297,6 +302,10 @@ impl TreeFile for StripedDirectory {
 
     fn allocate(&self, mode: u32, offset: u64, bytes: u64) -> io::Result<()> {
         self.names.allocate(mode, offset, bytes)
+    }
+
+    fn outside_locks(&self) -> io::Result<Option<OutsideLocks>> {
+        self.names.outside_locks()
     }
 
     fn set_lock(&self, wish: &Lock) -> io::Result<()> {

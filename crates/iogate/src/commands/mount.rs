@@ -16,7 +16,7 @@ use iogate_core::{AppId, FileId, SchedulerConfig, SchedulerKind};
 use iogate_engine::store::{Backend, DeviceStats, DirectoryOptions, DirectoryStore, ModelledStore};
 use iogate_engine::{Engine, Store};
 use iogate_fuse::{
-    AppFile, AppNames, CacheMode, Control, FileNames, MountError, MountOptions, Mounted, Transport,
+    AppFile, AppNames, CacheMode, Control, FileNames, LockScope, MountError, MountOptions, Mounted, Transport,
 };
 use iogate_net::transport::auth;
 use iogate_net::{Endpoint, ThisSystem};
@@ -224,6 +224,11 @@ fn options(args: &MountArgs) -> Result<MountOptions, Failure> {
         cache: match args.cache {
             Cache::Direct => CacheMode::Direct,
             Cache::Page => CacheMode::Page,
+        },
+        locks: match args.locks {
+            cli::Locks::Auto => LockScope::Auto,
+            cli::Locks::Source => LockScope::Source,
+            cli::Locks::Mount => LockScope::Mount,
         },
         transport: if args.no_uring { Transport::Device } else { Transport::Auto },
         threads_max: args.threads.into(),

@@ -35,6 +35,16 @@ pub struct SessionConfig {
     /// Whether the driver goes on trying to connect while nobody asks for anything. If not, a request is what makes it try: once
     /// requests fail at once, the first one that comes when an attempt is due is still taken, and waits for that attempt.
     pub tries_unasked: bool,
+    /// Whether another server gives locks of the same files, and tells this one of none: what was had when this one is started again may
+    /// have been another's meanwhile, and counts as lost.
+    pub has_rivals: bool,
+}
+
+impl SessionConfig {
+    /// With the only server of its files, whose driver goes on trying to connect.
+    pub const fn new(retry_for: Span) -> SessionConfig {
+        SessionConfig { retry_for, tries_unasked: true, has_rivals: false }
+    }
 }
 
 /// Makes a request of the session's own, in somebody's name: one that opens a file again, or closes it.
@@ -137,9 +147,10 @@ pub struct Reconnected<C> {
     pub failed: Vec<C>,
 }
 
-/// Where a lock is from that is had now.
-fn from(welcome: &Welcome) -> From {
-    (welcome.instance, session_number(&welcome.session))
+/// Where a lock is from that is had now: if it may not be had again, from a process that never was.
+fn from(config: &SessionConfig, welcome: &Welcome) -> From {
+    let process = if config.has_rivals { u64::MAX } else { welcome.instance };
+    (process, session_number(&welcome.session))
 }
 
 fn limits(welcome: &Welcome) -> Limits {
@@ -165,7 +176,7 @@ impl<C, U> ClientSession<C, U> {
         let mut requests = Outstanding::new();
         requests.renewed(limits(&welcome), false);
         ClientSession {
-            locks_from: from(&welcome),
+            locks_from: from(&config, &welcome),
             config,
             own,
             welcome,
@@ -229,7 +240,7 @@ impl<C, U> ClientSession<C, U> {
                 }
             }
             if !self.requests.is_restoring() {
-                self.locks_from = from(&self.welcome);
+                self.locks_from = from(&self.config, &self.welcome);
             }
         }
         Some(Answered { call: taken.item, errno })
@@ -298,7 +309,7 @@ impl<C, U> ClientSession<C, U> {
             }
             self.handles.reopen_all(restoring(&mut self.requests, self.own));
             if !self.requests.is_restoring() {
-                self.locks_from = from(&welcome);
+                self.locks_from = from(&self.config, &self.welcome);
             }
         }
         let is_news = loss.gave_up || shown != NO_SESSION;

@@ -16,7 +16,7 @@ use crate::wire::{
 /// What a driver knows of a request: what it is.
 type Session = ClientSession<String, u32>;
 
-const CONFIG: SessionConfig = SessionConfig { retry_for: Span::from_secs(10), tries_unasked: true };
+pub(super) const CONFIG: SessionConfig = SessionConfig::new(Span::from_secs(10));
 const REPEATABLE: Demand = Demand {
     bytes: 0,
     bound: Bound::None,

@@ -110,20 +110,8 @@ impl FileLocks {
 
     /// The parts of a range that nobody has.
     fn gaps(&self, range: ByteRange) -> Vec<ByteRange> {
-        let (mut gaps, mut next) = (Vec::new(), Some(range.first()));
-        // By their first bytes.
-        for held in self.held.iter() {
-            let Some(at) = next else { return gaps };
-            if held.range.last() < at || held.range.first() > range.last() {
-                continue;
-            }
-            if let Some(before) = held.range.first().checked_sub(1).filter(|last| *last >= at) {
-                gaps.extend(ByteRange::new(at, before));
-            }
-            next = held.range.last().checked_add(1).filter(|next| *next <= range.last());
-        }
-        gaps.extend(next.and_then(|at| ByteRange::new(at, range.last())));
-        gaps
+        let parts = self.held.together(range).into_iter();
+        parts.filter_map(|(kind, part)| kind.is_none().then_some(part)).collect()
     }
 
     /// Lets somebody wait, behind those who do already. A client asks again from time to time: it keeps its place.

@@ -5,13 +5,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use alloc::{format, vec};
 
+use crate::Time;
+use crate::proto::client_session::tests::CONFIG;
 use crate::proto::client_session::{Attempt, ClientSession, Demand, SessionConfig};
 use crate::wire::{Attr, Close, Identity, Lock, Open, Opened, Record, Request, SetLock, Welcome, lock, open};
-use crate::{Span, Time};
 
 type Session = ClientSession<String, u32>;
 
-const CONFIG: SessionConfig = SessionConfig { retry_for: Span::from_secs(10), tries_unasked: true };
 const ESTALE: i32 = 116;
 const EBADF: i32 = 9;
 const EAGAIN: i32 = 11;
@@ -153,6 +153,22 @@ fn locks_are_asked_for_again_before_anything_else() {
     restart(&mut session, 3);
     let said = exchange(&mut session, |item| Ok(if item.starts_with("opens") { opened(3) } else { vec![] }));
     assert_eq!(said.last().unwrap().0, "2 1 0 1 6 600-700");
+}
+
+/// It says so by a process that never was.
+#[test]
+fn where_others_give_locks_too_none_is_had_again() {
+    let config = SessionConfig { has_rivals: true, ..CONFIG };
+    let mut session = ClientSession::new(config, own, welcome(1));
+    let handle = open_file(&mut session, 3);
+    ask(&mut session, handle, lock::EXCLUSIVE, 5, 0, 99);
+    exchange(&mut session, |_| Ok(vec![]));
+    for number in 2..4 {
+        restart(&mut session, number);
+        let said =
+            exchange(&mut session, |item| Ok(if item.starts_with("opens") { opened(3) } else { vec![] }));
+        assert_eq!(said.last().unwrap().0, format!("{} 1 0 2 5 0-99", u64::MAX));
+    }
 }
 
 #[test]

@@ -303,7 +303,7 @@ struct World {
 impl World {
     fn new((tries_unasked, remembers, is_prompt): (bool, bool, bool)) -> World {
         let mut server = Server { answers: u64::from(remembers), ..Server::default() };
-        let config = SessionConfig { retry_for: Span::from_millis(RETRY_FOR), tries_unasked };
+        let config = SessionConfig { tries_unasked, ..SessionConfig::new(Span::from_millis(RETRY_FOR)) };
         let session = ClientSession::new(config, own, server.welcome(NO_SESSION));
         World {
             now: 0,

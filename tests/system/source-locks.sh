@@ -1,0 +1,143 @@
+#!/usr/bin/env bash
+# Locks are taken on the files: of fcntl and of flock, they hold between two mounts of one directory, a server of it, and programs that use it past all
+# of them. A mount of what may be other machines' does so by itself.
+# limit: 120
+# variants: fifo fifo/page fifo/direct/device
+# shellcheck source=tests/system/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+needs flock python3
+[ -c /dev/fuse ] || skip "there is no /dev/fuse"
+transport=()
+[ "$TRANSPORT" = auto ] || transport=(--no-uring)
+other=$WORK/other served=$WORK/served stacked=$WORK/stacked
+mkdir "$other" "$served" "$stacked"
+server= waiters=()
+end() {
+    local status=$? place
+    for place in "$stacked" "$served" "$other"; do umount --lazy "$place" 2>/dev/null || true; done
+    [ -z "$server" ] || kill -KILL "$server" 2>/dev/null || true
+    clean_up "$status"
+}
+trap end EXIT
+mount_at() { "$IOGATE" mount "$@" --scheduler fifo --cache "$CACHE" "${transport[@]}" || fail "not mounted: $*"; }
+mount_gate --locks source
+mount_at "$SRC" "$other" --locks source
+cat >"$WORK/server.toml" <<END
+session_grace = "4s"
+[[listen]]
+at = "unix:$WORK/socket"
+[[export]]
+directory = "$SRC"
+gate = { scheduler = "fifo" }
+users = { squash = "none" }
+END
+"$IOGATE" serve "$WORK/server.toml" >"$WORK/server.out" 2>>"$WORK/server.log" &
+server=$!
+eventually 10 grep -q '^ready$' "$WORK/server.out" || fail "the server does not start: $(cat "$WORK/server.log")"
+mount_at --remote "unix:$WORK/socket" "$served"
+places=("$MNT" "$other" "$served" "$SRC")
+touch "$SRC/file"
+
+echo "== flock"
+held_at() { ! flock --nonblock --exclusive "$1/file" true; }
+for holding in "${places[@]}"; do
+    flock --no-fork --exclusive "$holding/file" sleep 100 &
+    holder=$!
+    for place in "${places[@]}"; do
+        eventually 5 held_at "$place" || fail "what is locked at $holding is not at $place"
+    done
+    # Who waits has it when the other one is killed.
+    for place in "${places[@]}"; do
+        flock --exclusive "$place/file" touch "$SIDE/had" &
+        waiters[${#waiters[@]}]=$!
+    done
+    sleep 0.2
+    [ ! -e "$SIDE/had" ] || fail "two have a lock"
+    kill -KILL "$holder"
+    for waiter in "${waiters[@]}"; do wait "$waiter" || fail "who waits does not get the lock"; done
+    waiters=()
+    rm "$SIDE/had"
+done
+
+echo "== fcntl, by bytes"
+cat >"$SIDE/count.py" <<'END'
+"""Adds to a number that all have, under a lock of its bytes; those of the neighbour are locked by others meanwhile."""
+import fcntl, os, struct, sys
+
+path, at, times = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+fd = os.open(path, os.O_RDWR)
+
+def lock(kind):
+    # struct flock of 64-bit Linux.
+    fcntl.fcntl(fd, fcntl.F_SETLKW, struct.pack("hhqqi4x", kind, os.SEEK_SET, at, 20, 0))
+
+for _ in range(times):
+    lock(fcntl.F_WRLCK)
+    number = int(os.pread(fd, 20, at))
+    os.pwrite(fd, str(number + 1).ljust(20).encode(), at)
+    lock(fcntl.F_UNLCK)
+END
+printf '%-20s%-20s' 0 0 >"$SRC/counts"
+counting=()
+for place in "${places[@]}"; do
+    for at in 0 20; do
+        python3 "$SIDE/count.py" "$place/counts" "$at" 25 &
+        counting+=($!)
+    done
+done
+for pid in "${counting[@]}"; do wait "$pid" || fail "counting under a lock"; done
+[ "$(tr -s ' ' <"$SRC/counts")" = "100 100 " ] || fail "what is changed under a lock is lost: $(cat "$SRC/counts")"
+
+echo "== a database that programs at all places write"
+cat >"$SIDE/inserts.py" <<'END'
+import sqlite3, sys
+
+database = sqlite3.connect(sys.argv[1], timeout=60, isolation_level=None)
+for number in range(20):
+    # What is read decides what is written: without locks some would be lost, or the file damaged.
+    database.execute("BEGIN IMMEDIATE")
+    (count,) = database.execute("SELECT count(*) FROM rows").fetchone()
+    database.execute("INSERT INTO rows VALUES (?)", (count,))
+    database.execute("COMMIT")
+END
+python3 -c 'import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute("CREATE TABLE rows (number INTEGER PRIMARY KEY)")' "$SRC/database"
+inserting=()
+for place in "${places[@]}"; do
+    python3 "$SIDE/inserts.py" "$place/database" &
+    inserting+=($!)
+done
+for pid in "${inserting[@]}"; do wait "$pid" || fail "a database is not written"; done
+python3 - "$SRC/database" <<'END' || fail "a database is damaged"
+import sqlite3, sys
+
+database = sqlite3.connect(sys.argv[1])
+assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+assert [number for (number,) in database.execute("SELECT number FROM rows ORDER BY number")] == list(range(80))
+END
+
+echo "== a mount of what may be other machines'"
+mount_at "$served" "$stacked"
+flock --no-fork --exclusive "$stacked/file" sleep 100 &
+holder=$!
+for place in "${places[@]}" "$stacked"; do
+    eventually 5 held_at "$place" || fail "what is locked at a mount of a mount is not at $place"
+done
+kill -KILL "$holder"
+flock --timeout 60 --exclusive "$SRC/file" true || fail "the lock is not given back"
+"$IOGATE" umount "$stacked"
+
+echo "== a mount's own"
+"$IOGATE" umount "$other"
+mount_at "$SRC" "$other"
+flock --no-fork --exclusive "$other/file" sleep 100 &
+holder=$!
+eventually 5 held_at "$other" || fail "no lock at a mount's own place"
+flock --nonblock --exclusive "$SRC/file" true || fail "a mount of this machine's disk takes its locks there unasked"
+kill -KILL "$holder"
+
+for place in "$other" "$served"; do "$IOGATE" umount "$place"; done
+kill -TERM "$server"
+wait "$server" || fail "the server failed"
+server= waiters=()
+unmount_gate
