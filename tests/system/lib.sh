@@ -175,6 +175,36 @@ needs_linux_as_program() {
     fi
 }
 
+# one_database ROWS PLACE...: programs at all places, which show one directory, write one SQLite database at once, each so many rows. What is read decides
+# what is written: without locks some would be lost, or the file damaged.
+one_database() {
+    local rows=$1 place pid pids=()
+    shift
+    cat >"$SIDE/inserts.py" <<'END'
+import sqlite3, sys
+
+database = sqlite3.connect(sys.argv[1], timeout=60, isolation_level=None)
+for number in range(int(sys.argv[2])):
+    database.execute("BEGIN IMMEDIATE")
+    (count,) = database.execute("SELECT count(*) FROM rows").fetchone()
+    database.execute("INSERT INTO rows VALUES (?)", (count,))
+    database.execute("COMMIT")
+END
+    python3 -c 'import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute("CREATE TABLE rows (number INTEGER PRIMARY KEY)")' "$1/database"
+    for place in "$@"; do
+        python3 "$SIDE/inserts.py" "$place/database" "$rows" &
+        pids+=($!)
+    done
+    for pid in "${pids[@]}"; do wait "$pid" || fail "a database is not written"; done
+    python3 - "$1/database" $((rows * $#)) <<'END' || fail "a database is damaged"
+import sqlite3, sys
+
+database = sqlite3.connect(sys.argv[1])
+assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+assert [number for (number,) in database.execute("SELECT number FROM rows ORDER BY number")] == list(range(int(sys.argv[2])))
+END
+}
+
 # needs_machines: skips the test where tests/system/systemd-machine cannot boot, or no packages can be made for it.
 needs_machines() {
     needs linux.uml insmod ip mkfs.ext4 dbus-daemon setpriv dpkg dpkg-deb dpkg-shlibdeps cc ar strip

@@ -136,31 +136,7 @@ assert int(open(path).read()) == 160, open(path).read()
 END
 
 echo "== a database that processes on both mounts write"
-cat >"$SIDE/inserts.py" <<'END'
-import sqlite3, sys
-
-database = sqlite3.connect(sys.argv[1], timeout=60, isolation_level=None)
-for number in range(30):
-    # What is read decides what is written: without locks some would be lost, or the file damaged.
-    database.execute("BEGIN IMMEDIATE")
-    (count,) = database.execute("SELECT count(*) FROM rows").fetchone()
-    database.execute("INSERT INTO rows VALUES (?, ?)", (count, sys.argv[2]))
-    database.execute("COMMIT")
-END
-python3 -c 'import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute("CREATE TABLE rows (number INTEGER PRIMARY KEY, who TEXT)")' "$MNT/database"
-inserting=()
-for who in "$MNT" "$other" "$MNT" "$other"; do
-    python3 "$SIDE/inserts.py" "$who/database" "$who" &
-    inserting+=($!)
-done
-for pid in "${inserting[@]}"; do wait "$pid" || fail "a database is not written"; done
-python3 - "$other/database" <<'END' || fail "a database is damaged"
-import sqlite3, sys
-
-database = sqlite3.connect(sys.argv[1])
-assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-assert [number for (number,) in database.execute("SELECT number FROM rows ORDER BY number")] == list(range(120))
-END
+one_database 30 "$MNT" "$other" "$MNT" "$other"
 
 echo "== over a restart of the server"
 flock --no-fork --exclusive "$MNT/file" sleep 100 &

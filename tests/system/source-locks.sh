@@ -12,7 +12,7 @@ transport=()
 [ "$TRANSPORT" = auto ] || transport=(--no-uring)
 other=$WORK/other served=$WORK/served stacked=$WORK/stacked
 mkdir "$other" "$served" "$stacked"
-server= waiters=()
+server='' waiters=()
 end() {
     local status=$? place
     for place in "$stacked" "$served" "$other"; do umount --lazy "$place" 2>/dev/null || true; done
@@ -90,31 +90,7 @@ for pid in "${counting[@]}"; do wait "$pid" || fail "counting under a lock"; don
 [ "$(tr -s ' ' <"$SRC/counts")" = "100 100 " ] || fail "what is changed under a lock is lost: $(cat "$SRC/counts")"
 
 echo "== a database that programs at all places write"
-cat >"$SIDE/inserts.py" <<'END'
-import sqlite3, sys
-
-database = sqlite3.connect(sys.argv[1], timeout=60, isolation_level=None)
-for number in range(20):
-    # What is read decides what is written: without locks some would be lost, or the file damaged.
-    database.execute("BEGIN IMMEDIATE")
-    (count,) = database.execute("SELECT count(*) FROM rows").fetchone()
-    database.execute("INSERT INTO rows VALUES (?)", (count,))
-    database.execute("COMMIT")
-END
-python3 -c 'import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute("CREATE TABLE rows (number INTEGER PRIMARY KEY)")' "$SRC/database"
-inserting=()
-for place in "${places[@]}"; do
-    python3 "$SIDE/inserts.py" "$place/database" &
-    inserting+=($!)
-done
-for pid in "${inserting[@]}"; do wait "$pid" || fail "a database is not written"; done
-python3 - "$SRC/database" <<'END' || fail "a database is damaged"
-import sqlite3, sys
-
-database = sqlite3.connect(sys.argv[1])
-assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-assert [number for (number,) in database.execute("SELECT number FROM rows ORDER BY number")] == list(range(80))
-END
+one_database 20 "${places[@]}"
 
 echo "== a mount of what may be other machines'"
 mount_at "$served" "$stacked"
@@ -139,5 +115,5 @@ kill -KILL "$holder"
 for place in "$other" "$served"; do "$IOGATE" umount "$place"; done
 kill -TERM "$server"
 wait "$server" || fail "the server failed"
-server= waiters=()
+server=''
 unmount_gate
