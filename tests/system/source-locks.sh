@@ -100,6 +100,7 @@ for place in "${places[@]}" "$stacked"; do
     eventually 5 held_at "$place" || fail "what is locked at a mount of a mount is not at $place"
 done
 kill -KILL "$holder"
+wait "$holder" || true
 flock --timeout 60 --exclusive "$SRC/file" true || fail "the lock is not given back"
 "$IOGATE" umount "$stacked"
 
@@ -111,6 +112,7 @@ holder=$!
 eventually 5 held_at "$other" || fail "no lock at a mount's own place"
 flock --nonblock --exclusive "$SRC/file" true || fail "a mount of this machine's disk takes its locks there unasked"
 kill -KILL "$holder"
+wait "$holder" || true
 
 for place in "$other" "$served"; do "$IOGATE" umount "$place"; done
 kill -TERM "$server"
