@@ -1,9 +1,11 @@
 //! Settings of a mount.
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use iogate_engine::Layouts;
+use iogate_engine::store::Nearness;
 use iogate_vfs::app::AppFile;
 
 /// Who caches file data.
@@ -26,6 +28,17 @@ pub enum LockScope {
     Source,
     /// The programs of this mount: the kernel keeps them, which is faster.
     Mount,
+}
+
+impl LockScope {
+    /// What it stands for at a mount of this directory: [`Source`](LockScope::Source) or [`Mount`](LockScope::Mount).
+    pub fn at(self, source: impl AsFd) -> LockScope {
+        match self {
+            LockScope::Auto if Nearness::of_tree(source) == Nearness::Far => LockScope::Source,
+            LockScope::Auto => LockScope::Mount,
+            chosen => chosen,
+        }
+    }
 }
 
 /// How requests come from the kernel.

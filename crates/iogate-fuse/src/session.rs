@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-use iogate_engine::store::Nearness;
 use iogate_engine::{Engine, Store, Workers, privileges};
 use iogate_vfs::{Tree, Watchdog};
 use rustix::io::Errno;
@@ -343,11 +342,7 @@ pub fn mount(
     privileges::keep_mode_bits();
     let Places { source, root, mountpoint } = Places::check(source, mountpoint)?;
     let gate = engine.clone();
-    let shares_locks = match options.locks {
-        LockScope::Auto => Nearness::of_tree(&root) == Nearness::Far,
-        LockScope::Source => true,
-        LockScope::Mount => false,
-    };
+    let shares_locks = options.locks.at(&root) == LockScope::Source;
     start(source.as_os_str(), mountpoint, engine, options, control, shares_locks, |agreed, options, _, _| {
         passthrough::FileSystem::new(root, gate, store, options, agreed)
             .map(|fs| Box::new(fs) as Box<dyn FileSystem>)

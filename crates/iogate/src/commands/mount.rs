@@ -225,17 +225,21 @@ fn options(args: &MountArgs) -> Result<MountOptions, Failure> {
             Cache::Direct => CacheMode::Direct,
             Cache::Page => CacheMode::Page,
         },
-        locks: match args.locks {
-            cli::Locks::Auto => LockScope::Auto,
-            cli::Locks::Source => LockScope::Source,
-            cli::Locks::Mount => LockScope::Mount,
-        },
+        locks: locks(args),
         transport: if args.no_uring { Transport::Device } else { Transport::Auto },
         threads_max: args.threads.into(),
         read_only: args.read_only,
         programs: AppFile::from_environment().context("the file of IOGATE_APP_FILE")?,
         ..MountOptions::default()
     })
+}
+
+fn locks(args: &MountArgs) -> LockScope {
+    match args.locks {
+        cli::Locks::Auto => LockScope::Auto,
+        cli::Locks::Source => LockScope::Source,
+        cli::Locks::Mount => LockScope::Mount,
+    }
 }
 
 /// Waits until somebody unmounts it, or a signal has it unmounted.
@@ -348,9 +352,18 @@ fn directory<'a>(
     };
     let kind = if args.direct { format!("{kind}, direct I/O") } else { kind.into() };
     let source = std::fs::canonicalize(source).unwrap_or_else(|_| source.to_owned());
-    let about = [("source", source.display().to_string()), ("store", kind), ("layout", layout.about.clone())]
-        .map(|(name, value)| (name.into(), value))
-        .into();
+    let opened = std::fs::File::open(&source).with_context(|| Attempt::enter(source.display()))?;
+    let hold = match locks(args).at(opened) {
+        LockScope::Mount => "hold in this mount",
+        _ => "hold for all who use the source's files",
+    };
+    let about = [
+        ("source", source.display().to_string()),
+        ("store", kind),
+        ("layout", layout.about.clone()),
+        ("locks", hold.into()),
+    ];
+    let about = about.map(|(name, value)| (name.into(), value)).into();
     Ok(Behind { front, store: store.clone(), names: Some(store), modelled, layout, about })
 }
 
