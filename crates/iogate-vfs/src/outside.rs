@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use crate::directory::ProcPath;
 
-/// A file that is open to be locked. All its locks are given back when it is dropped.
+/// A file that is open to be locked.
 #[derive(Debug)]
 pub struct OutsideLocks {
     file: OwnedFd,
@@ -25,11 +25,17 @@ impl OutsideLocks {
         OutsideLocks { file, only_shared }
     }
 
-    /// Of an open file, which is opened once more, in the process's own name; for reading only where it cannot be written.
+    /// Of an open file: its own, if it is open for reading and writing, so that a parallel file system need not open it again; else it is
+    /// opened once more, in the process's own name, and for reading only where it cannot be written. Of one open file there are these
+    /// at most once at a time.
     ///
     /// # Errors
     /// Those of `open(2)`.
     pub fn of(file: BorrowedFd<'_>) -> io::Result<OutsideLocks> {
+        let flags = rustix::fs::fcntl_getfl(file)?;
+        if flags.contains(OFlags::RDWR) && !flags.contains(OFlags::PATH) {
+            return Ok(OutsideLocks::new(rustix::io::fcntl_dupfd_cloexec(file, 0)?, false));
+        }
         // By reference: it is open until it is open once more.
         let open = |access: OFlags| {
             let flags = access | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -83,6 +89,15 @@ impl OutsideLocks {
             Err(Errno::BADF) if self.only_shared => Ok(true),
             Err(errno) => Err(errno.into()),
         }
+    }
+
+    /// Gives back all.
+    ///
+    /// # Errors
+    /// As of [`OutsideLocks::set`] and [`OutsideLocks::set_whole`].
+    pub fn give_all_back(&self) -> io::Result<()> {
+        self.set_whole(None)?;
+        self.set(None, ByteRange::ALL).map(drop)
     }
 
     /// Whether other machines may use the file, too.

@@ -257,6 +257,10 @@ impl TakenLocks {
         }
         let result = act(&locked);
         if self.table().is_free(file) {
+            // Closing it might not do: who has opened it may have it open still.
+            if let Some(Err(error)) = locked.outside.as_ref().map(OutsideLocks::give_all_back) {
+                tracing::warn!(%error, inode = file.inode, "a file that nobody has locked any more may still be locked");
+            }
             locked.is_gone = true;
             lock(&self.files).remove(&key);
         }
