@@ -332,9 +332,9 @@ impl World {
     fn carry_out(&mut self, forwarder: usize) {
         let it = &mut self.forwarders[forwarder];
         let Some((id, asked)) = it.requests.pop_front() else { return };
-        let before = self.server.given.len();
+        let before = self.server.given().len();
         let reply = self.server.carry_out(it.number, &asked.0, self.now);
-        for (_, lock) in &self.server.given[before..] {
+        for (_, lock) in &self.server.given()[before..] {
             // Clients have one owner each.
             self.given.push((it.whose[&lock.owner], Lock { owner: 1, ..*lock }));
         }

@@ -1,9 +1,12 @@
 //! Clients and a server whose connections are cut, sessions forgotten and process started anew at random: no two clients believe to have
-//! locks that do not go together, and nobody goes on with one that another has had meanwhile.
+//! locks that do not go together, and nobody goes on with one that another has had meanwhile. The same with two servers of one file, which
+//! take on it what their clients have.
 
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cell::RefCell;
 use core::mem;
 
 use proptest::prelude::*;
@@ -11,8 +14,8 @@ use proptest::prelude::*;
 use super::{
     CONFIG, EBADF, ESTALE, given_up_to, opened, opens, send, submit_lock, taken_by_another, welcome,
 };
-use crate::file_locks::{Denied, FileLocks};
-use crate::proto::client_session::{Attempt, ClientSession};
+use crate::file_locks::{ByteRange, Denied, FileLocks, From, Held, RangeLocks, asked};
+use crate::proto::client_session::{Attempt, ClientSession, SessionConfig};
 use crate::wire::{Identity, Lock, Request, SetLock, Welcome, lock, open};
 use crate::{Span, Time};
 
@@ -58,9 +61,20 @@ pub(super) struct Server {
     grace_ends: Time,
     /// Of a client: its session, which handles are open in it, and since when nobody is connected to it.
     pub(super) sessions: BTreeMap<usize, (u8, Vec<u32>, Option<Time>)>,
-    /// All that was ever given, and to whom.
-    pub(super) given: Vec<(usize, Lock)>,
+    /// What the servers have of the file.
+    file: Rc<RefCell<Taken>>,
+    /// Which of them this is.
+    number: usize,
     last: u8,
+}
+
+/// What is locked on the file, past any server.
+#[derive(Default)]
+struct Taken {
+    /// By which server.
+    held: RangeLocks<usize>,
+    /// All that was ever given, and to whom.
+    given: Vec<(usize, Lock)>,
 }
 
 impl Server {
@@ -83,18 +97,46 @@ impl Server {
                 let number = u64::from(*number);
                 // Sessions are named by their numbers.
                 let again = (set.again != 0).then_some((set.again, set.session & 0xff));
-                match self.locks.set(now, number, FILE, &set.lock, again) {
+                match self.set(now, number, &set.lock, again) {
                     Ok(()) => {
-                        self.given.push((client, set.lock));
+                        self.file.borrow_mut().given.push((client, set.lock));
                         Ok(vec![])
                     }
-                    Err(Denied::Held(_)) => Err(11),
+                    Err(Denied::Held(_) | Denied::Outside) => Err(11),
                     Err(Denied::Grace) => Err(16),
                     Err(Denied::Lost) => Err(ESTALE),
                     Err(other) => panic!("{other:?}"),
                 }
             }
         }
+    }
+
+    /// As the shell does: what is given is taken on the file before.
+    fn set(&mut self, now: Time, session: u64, wish: &Lock, again: Option<From>) -> Result<(), Denied> {
+        let (_, kind, range) = asked(wish).unwrap();
+        self.locks.may(now, session, FILE, wish, again)?;
+        if let Some(kind) = kind {
+            let wanted = Held { owner: self.number, kind, range, process: 0 };
+            self.file.borrow_mut().held.lock(wanted).map_err(|_| Denied::Outside)?;
+        }
+        self.locks.set(now, session, FILE, wish, again)?;
+        self.take_together(range);
+        Ok(())
+    }
+
+    fn take_together(&mut self, range: ByteRange) {
+        let held = &mut self.file.borrow_mut().held;
+        for (kind, range) in self.locks.together(FILE, 0, range) {
+            match kind {
+                Some(kind) => held.lock(Held { owner: self.number, kind, range, process: 0 }).unwrap(),
+                None => held.unlock(self.number, range),
+            }
+        }
+    }
+
+    /// All that was ever given, by whichever server.
+    pub(super) fn given(&self) -> Vec<(usize, Lock)> {
+        self.file.borrow().given.clone()
     }
 
     /// The number of the session that goes on, or of a new one.
@@ -117,6 +159,7 @@ impl Server {
         if let Some((number, ..)) = self.sessions.remove(&client) {
             self.locks.ends(number.into());
             self.locks.end_session(number.into());
+            self.take_together(ByteRange::ALL);
         }
     }
 }
@@ -132,25 +175,37 @@ impl Server {
         let grace_ends = now + GRACE;
         let instance = before.instance + 1;
         let locks = FileLocks::begin(instance, before.locks.note().cloned(), grace_ends);
-        let Server { last, given, .. } = before;
-        *self = Server { locks, instance, grace_ends, last, given, sessions: BTreeMap::new() };
+        let Server { last, file, number, .. } = before;
+        // The kernel gives them back.
+        file.borrow_mut().held.release(|owner| owner == number);
+        *self = Server { locks, instance, grace_ends, last, file, number, sessions: BTreeMap::new() };
     }
 }
 
 struct World {
     clients: Vec<Client>,
-    server: Server,
+    /// Of one file. Clients use them in turn.
+    servers: Vec<Server>,
     now: Time,
 }
 
 impl World {
     fn new() -> World {
-        let mut server = Server::new();
+        World::of(1)
+    }
+
+    /// With so many servers.
+    fn of(servers: usize) -> World {
+        let file: Rc<RefCell<Taken>> = Rc::default();
+        let server = |number| Server { file: Rc::clone(&file), number, ..Server::new() };
+        let mut servers: Vec<Server> = (0..servers).map(server).collect();
+        let config = SessionConfig { has_rivals: servers.len() > 1, ..CONFIG };
         let clients = (0..CLIENTS)
             .map(|client| {
-                let (number, _) = server.greet(client, [0; 16]);
+                let count = servers.len();
+                let (number, _) = servers[client % count].greet(client, [0; 16]);
                 let said = Welcome { instance: 1, ..welcome(number) };
-                let session = ClientSession::new(CONFIG, own as fn(Request<'_>, &()) -> Ask, said);
+                let session = ClientSession::new(config, own as fn(Request<'_>, &()) -> Ask, said);
                 Client {
                     session,
                     handle: 0,
@@ -162,9 +217,15 @@ impl World {
                 }
             })
             .collect();
-        let mut world = World { clients, server, now: Time::ZERO };
+        let mut world = World { clients, servers, now: Time::ZERO };
         (0..CLIENTS).for_each(|client| world.open(client));
         world
+    }
+
+    /// The one that a client uses.
+    fn server(&mut self, client: usize) -> &mut Server {
+        let count = self.servers.len();
+        &mut self.servers[client % count]
     }
 
     fn open(&mut self, client: usize) {
@@ -196,11 +257,13 @@ impl World {
 
     fn carry_out(&mut self, client: usize) {
         let Some((id, ask)) = self.clients[client].requests.pop_front() else { return };
-        let reply = self.server.carry_out(client, &ask, self.now);
+        let now = self.now;
+        let reply = self.server(client).carry_out(client, &ask, now);
         self.clients[client].replies.push_back((id, reply));
     }
 
     fn receive(&mut self, client: usize) {
+        let given = self.servers[0].given();
         let it = &mut self.clients[client];
         let Some((id, reply)) = it.replies.pop_front() else { return };
         let answered = it.session.answered(id, reply.as_deref().map_err(|&errno| errno)).unwrap();
@@ -214,7 +277,7 @@ impl World {
             None => {
                 let range = wish.first as usize..=wish.last as usize;
                 it.believes[range.clone()].fill(wish.kind);
-                let at = given_up_to(&self.server.given, client, &wish);
+                let at = given_up_to(&given, client, &wish);
                 // What was not taken away meanwhile is had for as long as it was.
                 it.thinks[range].fill((wish.kind, at));
             }
@@ -238,37 +301,46 @@ impl World {
             it.requests.clear();
             it.replies.clear();
             it.session.lost(self.now);
-            if let Some((.., since)) = self.server.sessions.get_mut(&client) {
-                *since = Some(self.now);
+            let now = self.now;
+            if let Some((.., since)) = self.server(client).sessions.get_mut(&client) {
+                *since = Some(now);
             }
         }
     }
 
     fn connect(&mut self, client: usize) {
-        let it = &mut self.clients[client];
-        let Attempt::Connect(shown) = it.session.attempt(self.now) else { return };
-        let (number, resumes) = self.server.greet(client, shown);
-        let (resumed, instance) = (resumes.into(), self.server.instance);
+        let now = self.now;
+        let Attempt::Connect(shown) = self.clients[client].session.attempt(now) else { return };
+        let server = self.server(client);
+        let (number, resumes) = server.greet(client, shown);
+        let (resumed, instance) = (resumes.into(), server.instance);
         let said = Welcome { resumed, instance, ..welcome(number) };
-        assert!(it.session.connected(said, self.now).failed.is_empty());
+        assert!(self.clients[client].session.connected(said, now).failed.is_empty());
     }
 
-    fn restart(&mut self) {
-        (0..CLIENTS).for_each(|client| self.cut(client));
-        self.server.restart(self.now);
+    fn restart(&mut self, server: usize) {
+        let (count, now) = (self.servers.len(), self.now);
+        for client in (0..CLIENTS).filter(|client| client % count == server) {
+            self.cut(client);
+            // Another server knows of no grace.
+            if count > 1 {
+                self.clients[client].believes = [0; BYTES as usize];
+            }
+        }
+        self.servers[server].restart(now);
     }
 
     fn wait(&mut self, ms: u64) {
         self.now = self.now + Span::from_millis(ms);
         for client in 0..CLIENTS {
-            let since = self.server.sessions.get(&client).and_then(|(.., since)| *since);
-            if since.is_some_and(|since| self.now.since(since) >= GRACE) {
-                self.server.end(client);
+            let (now, server) = (self.now, self.server(client));
+            let since = server.sessions.get(&client).and_then(|(.., since)| *since);
+            if since.is_some_and(|since| now.since(since) >= GRACE) {
+                server.end(client);
             }
             // Who has been away for so long, or has not asked again in time, believes in vain.
-            let is_late =
-                !self.server.sessions.contains_key(&client) || self.clients[client].session.is_restoring();
-            if is_late && self.now >= self.server.grace_ends {
+            let (is_away, is_over) = (!server.sessions.contains_key(&client), now >= server.grace_ends);
+            if is_over && (is_away || self.clients[client].session.is_restoring()) {
                 self.clients[client].believes = [0; BYTES as usize];
             }
         }
@@ -285,11 +357,12 @@ impl World {
 
     /// Whether a client's file is of use.
     fn has_open(&self, client: usize) -> bool {
-        let session = self.server.sessions.get(&client);
+        let session = self.servers[client % self.servers.len()].sessions.get(&client);
         session.is_some_and(|(_, handles, _)| handles.contains(&self.clients[client].handle))
     }
 
     fn check(&self) {
+        let given = self.servers[0].given();
         for byte in 0..BYTES as usize {
             let all = self.clients.iter().map(|client| client.believes[byte]);
             let exclusive = all.clone().filter(|&kind| kind == lock::EXCLUSIVE).count();
@@ -302,7 +375,7 @@ impl World {
                 if kind == lock::NONE || !is_live {
                     continue;
                 }
-                let another = taken_by_another(&self.server.given[since..], number, byte as u64, kind);
+                let another = taken_by_another(&given[since..], number, byte as u64, kind);
                 assert_eq!(another, None, "byte {byte} of client {number}");
             }
         }
@@ -317,7 +390,7 @@ enum Step {
     Receive(usize),
     Cut(usize),
     Connect(usize),
-    Restart,
+    Restart(usize),
     Wait(u64),
     /// All of it for one client, while the others do nothing.
     Run(usize),
@@ -333,7 +406,7 @@ fn steps() -> impl Strategy<Value = Step> {
         10 => client().prop_map(Step::Receive),
         2 => client().prop_map(Step::Cut),
         6 => client().prop_map(Step::Connect),
-        2 => Just(Step::Restart),
+        2 => (0..2_usize).prop_map(Step::Restart),
         3 => (1..20_u64).prop_map(Step::Wait),
         12 => client().prop_map(Step::Run),
     ]
@@ -352,7 +425,7 @@ fn taken_meanwhile() -> World {
         world.ask(1, kind, 0, 0);
         world.run(1);
     }
-    assert_eq!(world.server.given.len(), 3);
+    assert_eq!(world.servers[0].given().len(), 3);
     world
 }
 
@@ -366,7 +439,27 @@ fn who_was_away_for_too_long_has_lost_its_lock() {
 #[test]
 fn who_was_away_for_too_long_has_lost_its_lock_though_the_server_is_started_anew() {
     let mut world = taken_meanwhile();
-    world.restart();
+    world.restart(0);
+    world.run(0);
+    assert!(!world.has_open(0));
+}
+
+/// Client 0 has a lock when its server is started anew; client 1 has it from another server meanwhile, which knows of no grace.
+#[test]
+fn who_comes_back_to_one_of_several_servers_has_lost_its_lock() {
+    let mut world = World::of(2);
+    (0..2).for_each(|client| world.run(client));
+    world.ask(0, lock::EXCLUSIVE, 0, 0);
+    world.run(0);
+    world.ask(1, lock::EXCLUSIVE, 0, 0);
+    world.run(1);
+    assert_eq!(world.clients[1].believes[0], lock::NONE, "it is client 0's");
+    world.restart(0);
+    for kind in [lock::EXCLUSIVE, lock::NONE] {
+        world.ask(1, kind, 0, 0);
+        world.run(1);
+    }
+    assert_eq!(world.servers[0].given().len(), 3);
     world.run(0);
     assert!(!world.has_open(0));
 }
@@ -374,20 +467,30 @@ fn who_was_away_for_too_long_has_lost_its_lock_though_the_server_is_started_anew
 proptest! {
     #[test]
     fn no_two_clients_have_one_lock(steps in prop::collection::vec(steps(), 1..400)) {
-        let mut world = World::new();
+        World::new().follow(steps);
+    }
+
+    #[test]
+    fn no_two_clients_of_two_servers_have_one_lock(steps in prop::collection::vec(steps(), 1..400)) {
+        World::of(2).follow(steps);
+    }
+}
+
+impl World {
+    fn follow(&mut self, steps: Vec<Step>) {
         for step in steps {
             match step {
-                Step::Ask(client, kind, first, last) => world.ask(client, kind, first, last),
-                Step::Send(client) => world.send(client),
-                Step::CarryOut(client) => world.carry_out(client),
-                Step::Receive(client) => world.receive(client),
-                Step::Cut(client) => world.cut(client),
-                Step::Connect(client) => world.connect(client),
-                Step::Restart => world.restart(),
-                Step::Wait(ms) => world.wait(ms),
-                Step::Run(client) => world.run(client),
+                Step::Ask(client, kind, first, last) => self.ask(client, kind, first, last),
+                Step::Send(client) => self.send(client),
+                Step::CarryOut(client) => self.carry_out(client),
+                Step::Receive(client) => self.receive(client),
+                Step::Cut(client) => self.cut(client),
+                Step::Connect(client) => self.connect(client),
+                Step::Restart(server) => self.restart(server % self.servers.len()),
+                Step::Wait(ms) => self.wait(ms),
+                Step::Run(client) => self.run(client),
             }
-            world.check();
+            self.check();
         }
     }
 }
