@@ -12,7 +12,7 @@
 //! something for it, and only that is admitted: what is for other targets stays with the policy, or it would all be served by arrival.
 //! What waits for another window's target keeps nobody out.
 
-use super::arbiter::{Arbiter, ClassId, Next};
+use super::arbiter::{Arbiter, Class, ClassId, Next};
 use super::nested::InnerId;
 use super::order::{first, tag};
 use crate::request::AppId;
@@ -82,13 +82,17 @@ impl Arbiter {
     /// The same, of those that have something for the window, if there is one.
     pub(crate) fn next_of(&mut self, now: Time, work: Work, has: Option<&Has<'_>>) -> Next {
         self.lent = 0;
-        while self.release_one(now).is_some() {}
-        let due = first(&self.due).map(|(at, _)| at);
-        if due.is_some_and(|at| at <= now) {
-            return Next::Admit(self.descend(Some(now)));
+        let mut soonest = None;
+        // Most policies have no caps and no floors, or nobody who waits for one.
+        if !self.capped.is_empty() || !self.due.is_empty() {
+            while self.release_one(now).is_some() {}
+            let due = first(&self.due).map(|(at, _)| at);
+            if due.is_some_and(|at| at <= now) {
+                return Next::Admit(self.descend(Some(now)));
+            }
+            let capped = self.capped.first().map(|(_, at, _)| *at);
+            soonest = [capped, due].into_iter().flatten().min();
         }
-        let capped = self.capped.first().map(|(_, at, _)| *at);
-        let soonest = [capped, due].into_iter().flatten().min();
         let idle = soonest.map_or(Next::Idle, |at| Next::Wait(at, WaitReason::Cap));
         if let Some(id) = self.preempts(now) {
             return Next::Admit(id);
@@ -165,8 +169,8 @@ impl Arbiter {
     pub(super) fn charge_more(&mut self, now: Time, id: ClassId, ns: u64) {
         let mut at = Some(id);
         while let Some(of) = at {
-            let weight = self.entitlement(of).weight;
-            self.classes[of.index()].finish += tag(ns, weight);
+            let class = &mut self.classes[of.index()];
+            class.finish += tag(ns, class.weight.into());
             at = self.branch_of(of);
         }
         self.rank_branches(now, id);
@@ -198,7 +202,7 @@ impl Arbiter {
     fn first_with(&self, inner: InnerId, has: &Has<'_>) -> Option<ClassId> {
         let (mut least, mut first) = (None, None);
         self.ready.up_to(inner.index(), u128::MAX, &mut |index| {
-            let id = ClassId(index as u16);
+            let id = ClassId(index);
             let class = &self.classes[id.index()];
             let at = (class.start_tag(), id);
             least = least.filter(|least| *least < at).or(Some(at));
@@ -212,7 +216,7 @@ impl Arbiter {
             first.map_or(u128::MAX, |((tag, _), _)| tag)
         });
         let ((least, behind), ((tag_of_first, _), found)) = (least?, first?);
-        let claim = tag(self.lot.as_nanos().saturating_mul(CLAIM_LOTS), self.entitlement(behind).weight);
+        let claim = tag(self.claim(), self.classes[behind.index()].weight.into());
         if tag_of_first - least <= claim {
             return Some(found);
         }
@@ -222,14 +226,19 @@ impl Arbiter {
         }
     }
 
+    /// What may be owed to a class, in nanoseconds of device time at a weight of 1.
+    fn claim(&self) -> u64 {
+        self.lot.as_nanos().saturating_mul(CLAIM_LOTS)
+    }
+
     /// What others have had meanwhile is owed to whoever has the lot, as far as that is no more than [`CLAIM_LOTS`]. Else who asks for
     /// little for long, and then for much, would have all that there is for as long.
     fn bound_claim(&mut self, id: ClassId) {
         let mut at = Some(id);
         while let Some(of) = at {
-            let (within, weight) = (self.classes[of.index()].within, self.entitlement(of).weight);
+            let Class { within, weight, .. } = self.classes[of.index()];
             if let Some((rival, _)) = self.first_ready(within).filter(|(_, rival)| *rival != of) {
-                let claim = tag(self.lot.as_nanos().saturating_mul(CLAIM_LOTS), weight);
+                let claim = tag(self.claim(), weight.into());
                 self.inners[within.index()].opened(rival.saturating_sub(claim));
             }
             at = self.branch_of(of);

@@ -57,7 +57,7 @@ impl Arbiter {
             while let Some(rival) = beside {
                 let it = &self.classes[rival.index()];
                 if it.within == class.within && rival != of {
-                    return class.start_tag() + tag(ns, self.entitlement(of).weight) <= it.finish;
+                    return class.start_tag() + tag(ns, class.weight.into()) <= it.finish;
                 }
                 beside = self.branch_of(rival);
             }
