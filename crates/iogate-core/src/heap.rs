@@ -122,6 +122,7 @@ impl TagHeaps {
     }
 
     /// The smallest tag and its index of one of them; ties go to the smaller index.
+    #[inline]
     pub(crate) fn peek(&self, of: usize) -> Option<(u128, u16)> {
         let first = self.heaps.get(of)?.0.first()?;
         Some((first.tag(), first.index() as u16))
@@ -152,6 +153,7 @@ impl TagHeaps {
     }
 
     /// Makes the tag of the first of one of them larger.
+    #[inline(never)]
     pub(crate) fn raise_first(&mut self, of: usize, tag: u128) {
         let heap = &mut self.heaps[of];
         let first = heap.0[0];
@@ -261,13 +263,24 @@ impl<E: Entry> Heap<E> {
     fn least_child(&self, at: usize) -> Option<(usize, E)> {
         let first = CHILDREN * at + 1;
         let Some(&[a, b, c, d]) = self.0.get(first..first + CHILDREN) else {
-            let last = first..self.0.len();
-            return last.map(|at| (at, self.0[at])).min_by_key(|(_, entry)| *entry);
+            return self.least_of_few(first);
         };
         // Two pairs, then the better of these: which one it is cannot be guessed, so nothing is to branch on it.
         let (ab, cd) = (usize::from(b < a), usize::from(d < c));
         let (left, right) = (if b < a { b } else { a }, if d < c { d } else { c });
         Some(if right < left { (first + 2 + cd, right) } else { (first + ab, left) })
+    }
+
+    /// The same of the node that has not all of its children.
+    #[inline]
+    fn least_of_few(&self, first: usize) -> Option<(usize, E)> {
+        let few = self.0.get(first..)?;
+        let (mut at, mut least) = (0, *few.first()?);
+        for index in 1..few.len() {
+            let is_less = few[index] < least;
+            (at, least) = (if is_less { index } else { at }, if is_less { few[index] } else { least });
+        }
+        Some((first + at, least))
     }
 }
 

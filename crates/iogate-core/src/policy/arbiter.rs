@@ -279,9 +279,14 @@ impl Arbiter {
             class.may_preempt = may_preempt;
             self.may_preempt += usize::from(may_preempt);
         }
-        self.wait(now, id);
-        if is_first {
-            self.rank(now, id);
+        let mut at = Some(id);
+        while let Some(of) = at {
+            self.wait(now, of);
+            // Who has something that waits already is where it is to be found, and so is what it is within.
+            if is_first {
+                self.rank_grown(now, of);
+            }
+            at = self.branch_of(of);
         }
         (id, false)
     }
@@ -306,7 +311,7 @@ impl Arbiter {
         while let Some(of) = at {
             self.classes[of.index()].waiting -= 1;
             self.take_one(now, of, bytes, estimate);
-            self.rank_one(now, of);
+            self.rank_grown(now, of);
             at = self.branch_of(of);
         }
     }
@@ -358,8 +363,7 @@ impl Arbiter {
         self.inners[within.index()].finished(finish);
         // While its tag only grows it is found by the one that it had.
         let is_capping = !self.capped.is_empty();
-        let may_be_misplaced = is_capping || finish < before;
-        may_be_misplaced && self.ready_key(id).is_some_and(|key| is_capping || key > start)
+        (is_capping || finish < before) && self.ready_key(id).is_some_and(|key| is_capping || key > start)
     }
 
     /// The application of a class, and whether it waits for its cap.
@@ -414,19 +418,16 @@ impl Arbiter {
     }
 
     /// A request of a class waits from here on. Where nobody of it waited, it has no claim to what was before.
+    #[inline]
     fn wait(&mut self, now: Time, id: ClassId) {
-        let mut at = Some(id);
-        while let Some(of) = at {
-            let class = &mut self.classes[of.index()];
-            if class.waiting == 0 {
-                class.since = self.inners[class.within.index()].virtual_time;
-                if class.is_limited {
-                    class.floor.begin(now);
-                }
+        let class = &mut self.classes[id.index()];
+        if class.waiting == 0 {
+            class.since = self.inners[class.within.index()].virtual_time;
+            if class.is_limited {
+                class.floor.begin(now);
             }
-            class.waiting += 1;
-            at = self.branch_of(of);
         }
+        class.waiting += 1;
     }
 
     /// A request goes. True if that changes more of what it is within than tags: caps or floors.

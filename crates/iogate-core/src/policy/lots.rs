@@ -80,43 +80,60 @@ impl Arbiter {
     }
 
     /// The same, of those that have something for the window, if there is one.
+    #[inline]
     pub(crate) fn next_of(&mut self, now: Time, work: Work, has: Option<&Has<'_>>) -> Next {
         self.lent = 0;
-        let mut soonest = None;
         // Most policies have no caps and no floors, or nobody who waits for one.
-        if !self.capped.is_empty() || !self.due.is_empty() {
-            while self.release_one(now).is_some() {}
-            let due = first(&self.due).map(|(at, _)| at);
-            if due.is_some_and(|at| at <= now) {
-                return Next::Admit(self.descend(Some(now)));
-            }
-            let capped = self.capped.first().map(|(_, at, _)| *at);
-            soonest = [capped, due].into_iter().flatten().min();
+        let is_plain = self.capped.is_empty() && self.due.is_empty();
+        let idle = if is_plain { Next::Idle } else { self.next_limited(now) };
+        if matches!(idle, Next::Admit(_)) {
+            return idle;
         }
-        let idle = soonest.map_or(Next::Idle, |at| Next::Wait(at, WaitReason::Cap));
-        if let Some(id) = self.preempts(now) {
+        if self.may_preempt > 0
+            && let Some(id) = self.preempts(now)
+        {
             return Next::Admit(id);
         }
         let first = has.map(|has| self.first_with(InnerId::NONE, has));
         if work == Work::Here || first == Some(None) {
             return idle;
         }
+        self.next_slot(now, work, first.flatten(), idle)
+    }
+
+    /// Who is due by a floor; else when the first cap is over, or the first floor is due.
+    #[inline(never)]
+    fn next_limited(&mut self, now: Time) -> Next {
+        while self.release_one(now).is_some() {}
+        let due = first(&self.due).map(|(at, _)| at);
+        if due.is_some_and(|at| at <= now) {
+            return Next::Admit(self.due_by(now));
+        }
+        let capped = self.capped.first().map(|(_, at, _)| *at);
+        let soonest = [capped, due].into_iter().flatten().min();
+        soonest.map_or(Next::Idle, |at| Next::Wait(at, WaitReason::Cap))
+    }
+
+    /// Who has a slot that the scheduler has nothing for: of those that have something for the window, if there is one, `first`. `idle` is
+    /// what to do if nobody may have it.
+    #[inline(never)]
+    fn next_slot(&mut self, now: Time, work: Work, first: Option<ClassId>, idle: Next) -> Next {
         if let Some(last) = self.last.filter(|last| self.is_between_requests(*last)) {
             match self.gap(now, last, work) {
                 Gap::Kept(None) => return idle,
                 Gap::Kept(Some(back)) => {
-                    let until = soonest.map_or(back, |at| at.min(back));
+                    let until = if let Next::Wait(at, _) = idle { at.min(back) } else { back };
                     return Next::Wait(until, WaitReason::Share);
                 }
-                Gap::Lent => return Next::Admit(self.lend(last, first.flatten())),
+                Gap::Lent => return Next::Admit(self.lend(last, first)),
                 Gap::Over => self.classes[last.index()].budget = 0,
             }
         }
         if !self.is_asked() {
             return idle;
         }
-        let id = first.flatten().unwrap_or_else(|| self.descend(None));
-        if let Some(last) = self.last.filter(|last| has.is_some() && *last != id) {
+        let id = first.unwrap_or_else(|| self.least());
+        if let Some(last) = self.last.filter(|last| first.is_some() && *last != id) {
             // It may have something left that is for other windows.
             self.classes[last.index()].budget = 0;
         }
@@ -189,7 +206,7 @@ impl Arbiter {
     /// Who takes a slot that whoever has the lot leaves free: one request of it goes, or a run, and the lot stays where it is.
     fn lend(&mut self, from: ClassId, to: Option<ClassId>) -> ClassId {
         self.bound_claim(from);
-        let id = to.unwrap_or_else(|| self.descend(None));
+        let id = to.unwrap_or_else(|| self.least());
         self.lent = self.lot.as_nanos();
         self.start(id);
         id
@@ -259,7 +276,7 @@ impl Arbiter {
     /// Somebody who waits, whatever for: who would wait for a cap for the shortest time, if anybody does.
     pub(crate) fn anybody(&mut self) -> Option<ClassId> {
         let Some(&(_, _, mut id)) = self.capped.first() else {
-            return self.is_asked().then(|| self.descend(None));
+            return self.is_asked().then(|| self.least());
         };
         // A branch that waits for its cap has somebody within it who waits for nothing else.
         while self.is_branch(id) {

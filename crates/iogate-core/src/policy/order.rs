@@ -83,17 +83,27 @@ impl Arbiter {
         }
     }
 
+    fn rank_one(&mut self, now: Time, id: ClassId) {
+        self.rank_grown(now, id);
+        // Nobody is to be found behind its tag.
+        let tag = self.classes[id.index()].start_tag();
+        if self.ready_key(id).is_some_and(|key| key > tag) {
+            self.put_ready(id, Some(tag));
+        }
+    }
+
+    /// The same of one whose tag has become no less: where it is found by a lower one that it had, it stays there.
     #[inline]
-    pub(super) fn rank_one(&mut self, now: Time, id: ClassId) {
+    pub(super) fn rank_grown(&mut self, now: Time, id: ClassId) {
         let class = &self.classes[id.index()];
         let inner = class.inner;
         // A branch waits if somebody within it does for nothing but the branch.
         let waits = class.waiting > 0 && (inner == InnerId::NONE || self.count_ready(inner) > 0);
         if class.is_limited || inner != InnerId::NONE && !self.due.is_empty() {
             self.rank_limited(now, id, waits);
-        } else {
-            let (within, ready) = (class.within, waits.then(|| class.start_tag()));
-            self.put_ready(id, within, ready);
+        } else if waits != self.is_ready(id) {
+            let ready = waits.then(|| class.start_tag());
+            self.put_ready(id, ready);
         }
     }
 
@@ -126,7 +136,7 @@ impl Arbiter {
     /// Puts a class into the lists that it is to be in, by these keys, and takes it out of the others.
     pub(super) fn put(&mut self, id: ClassId, ready: Option<u128>, capped: Option<Time>, due: Option<Time>) {
         let within = self.classes[id.index()].within;
-        self.put_ready(id, within, ready);
+        self.put_ready(id, ready);
         let class = &mut self.classes[id.index()];
         replace(&mut self.capped, InnerId::NONE, &mut class.capped, capped, id);
         replace(&mut self.due, within, &mut class.due, due, id);
@@ -135,8 +145,8 @@ impl Arbiter {
     /// Puts a class among those that may have a lot, by its tag, or takes it out. Each request of somebody within a branch makes the branch's
     /// tag larger while others there wait. Where it is to be found then is looked at when it comes first by the tag that it had (see
     /// `first_ready`), not twice for each request.
-    #[inline]
-    fn put_ready(&mut self, id: ClassId, within: InnerId, tag: Option<u128>) {
+    fn put_ready(&mut self, id: ClassId, tag: Option<u128>) {
+        let within = self.classes[id.index()].within;
         match tag {
             Some(tag) => self.ready.lower(within.index(), id.0, tag),
             None => self.ready.remove(within.index(), id.0),
@@ -144,6 +154,7 @@ impl Arbiter {
     }
 
     /// Who has the least tag within a branch, or within nothing, of those that may have a lot.
+    #[inline]
     pub(super) fn first_ready(&mut self, inner: InnerId) -> Option<(u128, ClassId)> {
         loop {
             let (key, index) = self.ready.peek(inner.index())?;
@@ -202,19 +213,31 @@ impl Arbiter {
         self.count_ready(InnerId::NONE) > 0
     }
 
-    /// Who is next: whose floor is due by then, at each level as far as one is, else who has the least tag. There must be somebody.
-    pub(super) fn descend(&mut self, due_by: Option<Time>) -> ClassId {
-        let (mut inner, mut due_by) = (InnerId::NONE, due_by);
-        loop {
-            let due = due_by.and_then(|by| first_within(&self.due, inner).filter(|(at, _)| *at <= by));
-            due_by = due_by.filter(|_| due.is_some());
-            let next = due.map(|(_, id)| id).or_else(|| self.first_ready(inner).map(|(_, id)| id));
-            // A branch that is ready has somebody within it who is.
-            let Some(id) = next else { return ClassId::default() };
-            if !self.is_branch(id) {
+    /// Who is next: who has the least tag, at each level. There must be somebody.
+    pub(super) fn least(&mut self) -> ClassId {
+        self.least_within(InnerId::NONE)
+    }
+
+    fn least_within(&mut self, mut inner: InnerId) -> ClassId {
+        // A branch that is ready has somebody within it who is.
+        while let Some((_, id)) = self.first_ready(inner) {
+            inner = self.classes[id.index()].inner;
+            if inner == InnerId::NONE {
                 return id;
             }
-            inner = self.classes[id.index()].inner;
         }
+        ClassId::default()
+    }
+
+    /// Who is next where a floor is due by then: at each level as far as one is who is due, else who has the least tag.
+    pub(super) fn due_by(&mut self, by: Time) -> ClassId {
+        let mut inner = InnerId::NONE;
+        while let Some((_, id)) = first_within(&self.due, inner).filter(|(at, _)| *at <= by) {
+            inner = self.classes[id.index()].inner;
+            if inner == InnerId::NONE {
+                return id;
+            }
+        }
+        self.least_within(inner)
     }
 }

@@ -28,10 +28,11 @@ pub(super) type Reach = (u32, u64);
 
 impl Arbiter {
     /// Who comes next, if its request may preempt the open lot.
+    #[inline(never)]
     pub(super) fn preempts(&mut self, now: Time) -> Option<ClassId> {
         let last = self.last.filter(|_| self.may_preempt > 0 && self.is_asked())?;
         let Class { budget, admitted, .. } = self.classes[last.index()];
-        let id = self.descend(None);
+        let id = self.least();
         let class = &self.classes[id.index()];
         if id == last || !class.may_preempt || budget == 0 && admitted == 0 {
             return None;
