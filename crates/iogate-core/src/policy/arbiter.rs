@@ -12,9 +12,10 @@ use super::lots::{LATE, THINK_MAX};
 use super::nested::{Inner, InnerId};
 use super::order::{part, tag};
 use super::preempt::{Preemption, Reach};
+use super::ready::TagHeaps;
 use super::{Entitlement, Leaf, Policy};
 use crate::hash::HashMap;
-use crate::heap::TagHeaps;
+
 use crate::request::AppId;
 use crate::stats::Recent;
 use crate::time::{Span, Time};
@@ -457,7 +458,7 @@ impl Arbiter {
     }
 
     /// Charges a request that goes, which may take so long, to a class. True if it has a cap or a floor.
-    #[inline]
+    #[inline(always)]
     fn take_one(&mut self, now: Time, id: ClassId, bytes: u64, estimate: u64) -> bool {
         let class = &mut self.classes[id.index()];
         let ahead = tag(estimate, class.weight.into());
@@ -468,6 +469,7 @@ impl Arbiter {
     }
 
     /// Counts a request that goes by the cap and the floor of a class. True if it has one.
+    #[inline(never)]
     fn take_limited(&mut self, now: Time, id: ClassId, bytes: u64) -> bool {
         let Entitlement { min, mut max, .. } = *self.entitlement(id);
         let class = &mut self.classes[id.index()];

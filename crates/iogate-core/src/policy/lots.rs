@@ -205,11 +205,26 @@ impl Arbiter {
 
     /// Who takes a slot that whoever has the lot leaves free: one request of it goes, or a run, and the lot stays where it is.
     fn lend(&mut self, from: ClassId, to: Option<ClassId>) -> ClassId {
-        self.bound_claim(from);
-        let id = to.unwrap_or_else(|| self.least());
+        let least = self.bound_claim(from);
         self.lent = self.lot.as_nanos();
+        let Some(id) = to else { return self.start_least(least) };
         self.start(id);
         id
+    }
+
+    /// Who has the least tag at each level, from the first of those that are within nothing on. What it has is charged from its start tag
+    /// on, and so is what each class on the way has.
+    fn start_least(&mut self, mut least: Option<(u128, ClassId)>) -> ClassId {
+        while let Some((tag, id)) = least {
+            let class = &mut self.classes[id.index()];
+            class.finish = tag;
+            let inner = class.inner;
+            if inner == InnerId::NONE {
+                return id;
+            }
+            least = self.first_ready(inner);
+        }
+        ClassId::default()
     }
 
     /// Who has the least tag within a branch, or within nothing, of those that may have a lot and have something for the window. But who
@@ -249,16 +264,20 @@ impl Arbiter {
     }
 
     /// What others have had meanwhile is owed to whoever has the lot, as far as that is no more than [`CLAIM_LOTS`]. Else who asks for
-    /// little for long, and then for much, would have all that there is for as long.
-    fn bound_claim(&mut self, id: ClassId) {
-        let mut at = Some(id);
-        while let Some(of) = at {
+    /// little for long, and then for much, would have all that there is for as long. Returns the first of those that are within nothing.
+    fn bound_claim(&mut self, id: ClassId) -> Option<(u128, ClassId)> {
+        let (mut of, claim) = (id, self.claim());
+        loop {
             let Class { within, weight, .. } = self.classes[of.index()];
-            if let Some((rival, _)) = self.first_ready(within).filter(|(_, rival)| *rival != of) {
-                let claim = tag(self.claim(), weight.into());
-                self.inners[within.index()].opened(rival.saturating_sub(claim));
+            let first = self.first_ready(within);
+            let inner = &mut self.inners[within.index()];
+            if let Some((rival, _)) = first.filter(|(_, rival)| *rival != of) {
+                inner.opened(rival.saturating_sub(tag(claim, weight.into())));
             }
-            at = self.branch_of(of);
+            if within == InnerId::NONE {
+                return first;
+            }
+            of = inner.class;
         }
     }
 

@@ -34,6 +34,7 @@ mod nested;
 mod order;
 mod paths;
 mod preempt;
+mod ready;
 #[cfg(test)]
 mod tests;
 

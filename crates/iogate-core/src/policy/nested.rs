@@ -46,7 +46,7 @@ pub(super) struct Inner {
     /// The largest tag that a completion has led to: the virtual time when nobody asks for anything any more.
     finish_max: u128,
     /// The branch.
-    class: ClassId,
+    pub(super) class: ClassId,
     /// Requests of the branch that are completed, and their bytes.
     requests: u64,
     bytes: u64,

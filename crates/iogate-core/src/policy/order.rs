@@ -93,7 +93,7 @@ impl Arbiter {
     }
 
     /// The same of one whose tag has become no less: where it is found by a lower one that it had, it stays there.
-    #[inline]
+    #[inline(always)]
     pub(super) fn rank_grown(&mut self, now: Time, id: ClassId) {
         let class = &self.classes[id.index()];
         let inner = class.inner;
@@ -108,6 +108,7 @@ impl Arbiter {
     }
 
     /// The same of one that may have a cap or a floor, or somebody within it a floor.
+    #[inline(never)]
     fn rank_limited(&mut self, now: Time, id: ClassId, waits: bool) {
         let class = &self.classes[id.index()];
         let inner = class.inner;
@@ -145,6 +146,7 @@ impl Arbiter {
     /// Puts a class among those that may have a lot, by its tag, or takes it out. Each request of somebody within a branch makes the branch's
     /// tag larger while others there wait. Where it is to be found then is looked at when it comes first by the tag that it had (see
     /// `first_ready`), not twice for each request.
+    #[inline(never)]
     fn put_ready(&mut self, id: ClassId, tag: Option<u128>) {
         let within = self.classes[id.index()].within;
         match tag {
