@@ -340,7 +340,7 @@ impl Arbiter {
     }
 
     /// Corrects by what it took what was charged to a class before. True if it may have its next lot before it would be found, or while
-    /// caps run out.
+    /// caps run out; but where nobody waits for a cap or has a floor, it is put right here.
     fn settle(&mut self, now: Time, id: ClassId, Served { requests, bytes, ns: took, .. }: Served) -> bool {
         let class = &mut self.classes[id.index()];
         class.recent.add(now, [took]);
@@ -350,6 +350,7 @@ impl Arbiter {
         let before = class.finish;
         class.finish = (before + tag(took, class.weight.into())).saturating_sub(estimated);
         let (within, finish, inner, start) = (class.within, class.finish, class.inner, class.start_tag());
+        let is_limited = class.is_limited;
         let is_idle = class.is_idle();
         if is_idle {
             class.idle_since = now;
@@ -362,9 +363,15 @@ impl Arbiter {
             inner.served(requests, bytes);
         }
         self.inners[within.index()].finished(finish);
-        // While its tag only grows it is found by the one that it had.
         let is_capping = !self.capped.is_empty();
-        (is_capping || finish < before) && self.ready_key(id).is_some_and(|key| is_capping || key > start)
+        if is_limited || is_capping || !self.due.is_empty() {
+            return self.ready_key(id).is_some_and(|key| is_capping || key > start);
+        }
+        // While its tag only grows it is found by the one that it had.
+        if finish < before {
+            self.ready.lower_there(within.index(), id.0, start);
+        }
+        false
     }
 
     /// The application of a class, and whether it waits for its cap.

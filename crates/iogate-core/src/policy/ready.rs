@@ -104,6 +104,16 @@ impl TagHeaps {
         }
     }
 
+    /// Makes the tag of an index smaller, if it is in this one: one that is no larger stays.
+    pub(super) fn lower_there(&mut self, of: usize, index: u16, tag: u128) {
+        if let (Some(heap), Some(at)) = (self.heaps.get_mut(of), self.places.of(index)) {
+            let entry = Entry::new(tag, index);
+            if entry < heap.entry(at) {
+                heap.up(&mut self.places, at, entry);
+            }
+        }
+    }
+
     /// Makes the tag of the first of one of them larger.
     #[inline(never)]
     pub(super) fn raise_first(&mut self, of: usize, tag: u128) {
