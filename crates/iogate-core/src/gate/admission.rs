@@ -563,9 +563,10 @@ impl Gate {
         for &Charge { class, served } in &charges {
             admission.arbiter.completed(now, ClassId(class), served);
         }
-        for Charge { class, .. } in charges.drain(..) {
-            self.account_cap(now, ClassId(class));
+        if self.blame.is_some() {
+            charges.iter().for_each(|charge| self.account_cap(now, ClassId(charge.class)));
         }
+        charges.clear();
         if let Some(admission) = &mut self.admission {
             admission.charges = charges;
         }

@@ -5,6 +5,7 @@
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+use core::mem::offset_of;
 use core::num::NonZeroU64;
 
 use super::bucket::Buckets;
@@ -181,6 +182,9 @@ pub(super) struct Class {
     pub(super) capped_for: Span,
     pub(super) short_for: Span,
 }
+
+const _: () =
+    assert!(offset_of!(Class, outstanding) == 64 && offset_of!(Class, app) == 128, "lines of the cache");
 
 impl Class {
     pub(super) fn new(app: AppId) -> Class {

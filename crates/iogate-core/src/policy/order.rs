@@ -143,9 +143,9 @@ impl Arbiter {
         replace(&mut self.due, within, &mut class.due, due, id);
     }
 
-    /// Puts a class among those that may have a lot, by its tag, or takes it out. Each request of somebody within a branch makes the branch's
-    /// tag larger while others there wait. Where it is to be found then is looked at when it comes first by the tag that it had (see
-    /// `first_ready`), not twice for each request.
+    /// Puts a class among those that may have a lot, by its tag, or takes it out. Each request of somebody within a branch makes the
+    /// branch's tag larger while others there wait. Where it is to be found then is looked at when it comes first by the tag that it had
+    /// (see `first_ready`), not twice for each request.
     #[inline(never)]
     fn put_ready(&mut self, id: ClassId, tag: Option<u128>) {
         let within = self.classes[id.index()].within;

@@ -10,8 +10,8 @@ const ABSENT: u32 = u32::MAX;
 /// Children of an entry.
 const CHILDREN: usize = 4;
 
-/// Several heaps, smallest tag first, that know where each index stands. An index is in one of them at most. O(log n) for each change, n the
-/// number of indices in the heap.
+/// Several heaps, smallest tag first, that know where each index stands. An index is in one of them at most. O(log n) for each change, n
+/// the number of indices in the heap.
 #[derive(Debug, Default)]
 pub(super) struct TagHeaps {
     heaps: Vec<TagHeap>,
@@ -132,10 +132,9 @@ impl TagHeaps {
     }
 
     /// All that one of them holds, in no order.
-    pub(super) fn all(&self, of: usize) -> impl Iterator<Item = u16> + '_ {
-        let entries = |heap: &'_ TagHeap| heap.len;
-        let heap = self.heaps.get(of);
-        (0..heap.map_or(0, entries)).filter_map(move |at| heap.map(|heap| heap.entry(at).index()))
+    pub(super) fn all<'a>(&'a self, of: usize) -> impl Iterator<Item = u16> + 'a {
+        let all = |heap: &'a TagHeap| (0..heap.len).map(|at| heap.entry(at).index());
+        self.heaps.get(of).into_iter().flat_map(all)
     }
 
     /// Calls `each` with indices of one of them, none behind one with a larger tag, as long as their tags are no more than what `each`
@@ -169,7 +168,8 @@ impl TagHeap {
     /// In which line the entry `at` is, and where there.
     #[inline]
     fn spot(at: usize) -> (usize, usize) {
-        ((at + CHILDREN - 1) / CHILDREN, (at + CHILDREN - 1) % CHILDREN)
+        let behind = at + CHILDREN - 1;
+        (behind / CHILDREN, behind % CHILDREN)
     }
 
     #[inline]
