@@ -9,7 +9,7 @@
 //!
 //! With `--policy`: what a policy costs in the same way: none, one of applications, one of groups with these applications in them.
 //! `--only SIDE` (`none`, `flat` or `groups`) has one of them alone, and `--apps N` one number of applications, for a count of
-//! instructions.
+//! instructions. Lengths of queues are `--queued N`, and twenty times that in the last row.
 
 use std::collections::VecDeque;
 
@@ -214,10 +214,17 @@ fn groups(apps: u32) -> Policy {
 
 /// What a policy costs.
 fn compare_policies(rounds: usize, requests: u64, queued: usize, only: Option<&str>, only_apps: Option<u32>) {
-    println!("CPU ns a request, medians of {rounds} rounds and their extremes; {queued} queued, fifo");
-    println!("{:>5} {:>6} {:<8} {:>8} {:>16} {:>9}", "apps", "depth", "policy", "ns", "", "to flat");
-    let cases = [(4, 1), (4, 16), (16, 16), (1_000, 16)].into_iter();
-    for (apps, depth) in cases.filter(|(apps, _)| only_apps.is_none_or(|only| only == *apps)) {
+    println!("CPU ns a request, medians of {rounds} rounds and their extremes; fifo");
+    println!(
+        "{:>6} {:>6} {:>6} {:<8} {:>8} {:>16} {:>8} {:>7}",
+        "apps", "depth", "queued", "policy", "ns", "", "to none", "to flat"
+    );
+    // Of the most applications, a tenth has something in the gate at a time, or all of them have.
+    let cases =
+        [(4, 1, queued), (4, 16, queued), (16, 16, queued), (1_000, 16, queued), (10_000, 16, queued)];
+    let all_here = (10_000, 16, 20 * queued);
+    let cases = cases.into_iter().chain([all_here]);
+    for (apps, depth, queued) in cases.filter(|(apps, ..)| only_apps.is_none_or(|only| only == *apps)) {
         let case =
             Case { kind: SchedulerKind::Fifo, files: 32, pattern: Pattern::Random, queued, apps, depth };
         let policies = [("none", None), ("flat", Some(Policy::default())), ("groups", Some(groups(apps)))];
@@ -239,12 +246,16 @@ fn compare_policies(rounds: usize, requests: u64, queued: usize, only: Option<&s
                 }
             }
         }
-        let flat = sides.iter_mut().find(|side| side.0 == "flat").map(|side| median(&mut side.5));
+        let mut of = |name| sides.iter_mut().find(|side| side.0 == name).map(|side| median(&mut side.5));
+        let (none, flat) = (of("none"), of("flat"));
         for (name, .., ns) in &mut sides {
             let ns_median = median(ns);
             let extremes = format!("{:.0} to {:.0}", ns[0], ns[ns.len() - 1]);
+            let more = none.map_or_else(String::new, |none| format!("{:+.0}", ns_median - none));
             let ratio = flat.map_or_else(String::new, |flat| format!("{:.2}", ns_median / flat));
-            println!("{apps:>5} {depth:>6} {name:<8} {ns_median:>8.0} {extremes:>16} {ratio:>9}");
+            println!(
+                "{apps:>6} {depth:>6} {queued:>6} {name:<8} {ns_median:>8.0} {extremes:>16} {more:>8} {ratio:>7}"
+            );
         }
     }
 }

@@ -12,13 +12,6 @@ pub(crate) struct IndexedHeap<K> {
     places: Places,
 }
 
-/// Several such heaps over one range of indices, each of which is in one of them at most.
-#[derive(Debug)]
-pub(crate) struct IndexedHeaps<K> {
-    heaps: Vec<Heap<K>>,
-    places: Places,
-}
-
 #[derive(Debug)]
 struct Heap<K>(Vec<(K, u32)>);
 
@@ -29,12 +22,6 @@ struct Places(Vec<u32>);
 impl<K> Default for IndexedHeap<K> {
     fn default() -> Self {
         IndexedHeap { heap: Heap(Vec::new()), places: Places::default() }
-    }
-}
-
-impl<K> Default for IndexedHeaps<K> {
-    fn default() -> Self {
-        IndexedHeaps { heaps: Vec::new(), places: Places::default() }
     }
 }
 
@@ -67,58 +54,6 @@ impl<K: Ord + Copy> IndexedHeap<K> {
     /// Removes an index; nothing happens if it is not there.
     pub(crate) fn remove(&mut self, index: u32) {
         self.heap.remove(&mut self.places, index);
-    }
-}
-
-impl<K: Ord + Copy> IndexedHeaps<K> {
-    /// Bytes of memory in use.
-    pub(crate) fn allocated_bytes(&self) -> usize {
-        let heaps = self.heaps.iter().map(|heap| heap.allocated_bytes() + size_of::<Heap<K>>());
-        heaps.sum::<usize>() + self.places.allocated_bytes()
-    }
-
-    /// How many indices one of them holds.
-    pub(crate) fn len(&self, of: usize) -> usize {
-        self.heaps.get(of).map_or(0, |heap| heap.0.len())
-    }
-
-    /// The smallest key and its index of one of them; ties go to the smaller index.
-    pub(crate) fn peek(&self, of: usize) -> Option<(K, u32)> {
-        self.heaps.get(of)?.0.first().copied()
-    }
-
-    /// An index's key, if it is in this one.
-    pub(crate) fn key(&self, of: usize, index: u32) -> Option<K> {
-        let at = self.places.of(index)?;
-        self.heaps.get(of).map(|heap| heap.0[at].0)
-    }
-
-    /// Inserts an index that is in no other one, or changes its key.
-    pub(crate) fn set(&mut self, of: usize, index: u32, key: K) {
-        while self.heaps.len() <= of {
-            self.heaps.push(Heap(Vec::new()));
-        }
-        self.heaps[of].set(&mut self.places, index, key);
-    }
-
-    /// Removes an index; nothing happens if it is in none.
-    pub(crate) fn remove(&mut self, of: usize, index: u32) {
-        if let Some(heap) = self.heaps.get_mut(of) {
-            heap.remove(&mut self.places, index);
-        }
-    }
-
-    /// All that one of them holds, in no order.
-    pub(crate) fn all(&self, of: usize) -> impl Iterator<Item = u32> + '_ {
-        self.heaps.get(of).into_iter().flat_map(|heap| heap.0.iter().map(|(_, index)| *index))
-    }
-
-    /// Calls `each` with indices of one of them, none behind one with a larger key, as long as their keys are no more than what `each`
-    /// returned last.
-    pub(crate) fn up_to(&self, of: usize, most: K, each: &mut impl FnMut(u32) -> K) {
-        if let Some(heap) = self.heaps.get(of) {
-            heap.up_to(0, &mut { most }, each);
-        }
     }
 }
 
@@ -192,13 +127,6 @@ impl<K: Ord + Copy> Heap<K> {
         places.0[self.0[a].1 as usize] = a as u32;
         places.0[self.0[b].1 as usize] = b as u32;
     }
-
-    fn up_to(&self, at: usize, most: &mut K, each: &mut impl FnMut(u32) -> K) {
-        if let Some(&(_, index)) = self.0.get(at).filter(|(key, _)| key <= most) {
-            *most = each(index);
-            (4 * at + 1..(4 * at + 5).min(self.0.len())).for_each(|child| self.up_to(child, most, each));
-        }
-    }
 }
 
 #[cfg(test)]
@@ -224,34 +152,6 @@ mod tests {
                 set.insert((key, index));
             }
             assert_eq!(heap.peek(), set.first().copied());
-        }
-    }
-
-    #[test]
-    fn several_agree_with_sorted_sets() {
-        let (mut heaps, mut keys, mut x) = (IndexedHeaps::default(), [None; 50], 1u64);
-        for _ in 0..20_000 {
-            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            let (index, key) = ((x >> 33) as u32 % 50, (x >> 40) % 100);
-            let of = index as usize % 3;
-            keys[index as usize] = (x >> 62 != 0).then_some(key);
-            match keys[index as usize] {
-                Some(key) => heaps.set(of, index, key),
-                None => heaps.remove(of, index),
-            }
-            let all: BTreeSet<_> = (0..50)
-                .filter(|at| at % 3 == of as u32)
-                .filter_map(|at| Some((keys[at as usize]?, at)))
-                .collect();
-            assert_eq!((heaps.peek(of), heaps.len(of)), (all.first().copied(), all.len()));
-            assert_eq!(heaps.key(of, index), keys[index as usize]);
-            let mut found = BTreeSet::new();
-            heaps.up_to(of, 40, &mut |index| {
-                found.insert(index);
-                40
-            });
-            assert_eq!(found, all.iter().filter(|(key, _)| *key <= 40).map(|(_, index)| *index).collect());
-            assert_eq!(heaps.all(of).collect::<BTreeSet<_>>(), all.iter().map(|(_, index)| *index).collect());
         }
     }
 }

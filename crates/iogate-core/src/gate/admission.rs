@@ -292,7 +292,7 @@ impl Gate {
     }
 
     /// Whether the policy defers a request.
-    #[cold]
+    #[inline(never)]
     fn defers(&mut self, now: Time, slot: SlotId) -> bool {
         if self.pending.note(slot) > 0 {
             self.forget_later(slot);
@@ -392,12 +392,14 @@ impl Gate {
     }
 
     /// Admits those whose turn it is. Returns when to look again, if nothing happens before.
-    #[cold]
+    #[inline(never)]
     pub(super) fn admit_next(&mut self, now: Time) -> Option<(Time, WaitReason)> {
         if let Some(admission) = self.admission.as_mut().filter(|_| self.blame.is_none()) {
             admission.arbiter.forget_toggled();
         }
-        self.mark_later(now, now);
+        if self.admission.as_ref().is_some_and(|admission| !admission.later.is_empty()) {
+            self.mark_later(now, now);
+        }
         loop {
             let admission = self.admission.as_mut()?;
             let work = if self.pending.queued > 0 { Work::Here } else { Work::Nothing };
@@ -553,7 +555,7 @@ impl Gate {
     }
 
     /// Charges a dispatch that ends to those whose requests it has.
-    #[cold]
+    #[inline(never)]
     pub(super) fn charge(&mut self, now: Time, id: DispatchId) {
         let Some(admission) = &mut self.admission else { return };
         let mut charges = core::mem::take(&mut admission.charges);
@@ -561,9 +563,10 @@ impl Gate {
         for &Charge { class, served } in &charges {
             admission.arbiter.completed(now, ClassId(class), served);
         }
-        for Charge { class, .. } in charges.drain(..) {
-            self.account_cap(now, ClassId(class));
+        if self.blame.is_some() {
+            charges.iter().for_each(|charge| self.account_cap(now, ClassId(charge.class)));
         }
+        charges.clear();
         if let Some(admission) = &mut self.admission {
             admission.charges = charges;
         }

@@ -197,7 +197,9 @@ impl Service {
         let (took, bytes) = (u128::from(self.charge.wrapping_sub(charge) >> 4), u128::from(counted.bytes));
         for slot in self.slots(id, pending) {
             let &Slot { class, bytes: own, .. } = pending.slot(slot);
-            let ns = (took * u128::from(own) / bytes) as u64;
+            // Most dispatches are one request.
+            let is_all = u128::from(own) == bytes;
+            let ns = if is_all { took as u64 } else { (took * u128::from(own) / bytes) as u64 };
             match charges.last_mut().filter(|last| last.class == class) {
                 Some(Charge { served, .. }) => {
                     served.ns += ns;

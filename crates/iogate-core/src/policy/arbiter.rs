@@ -5,6 +5,7 @@
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
+use core::mem::offset_of;
 use core::num::NonZeroU64;
 
 use super::bucket::Buckets;
@@ -12,9 +13,10 @@ use super::lots::{LATE, THINK_MAX};
 use super::nested::{Inner, InnerId};
 use super::order::{part, tag};
 use super::preempt::{Preemption, Reach};
+use super::ready::TagHeaps;
 use super::{Entitlement, Leaf, Policy};
 use crate::hash::HashMap;
-use crate::heap::IndexedHeaps;
+
 use crate::request::AppId;
 use crate::stats::Recent;
 use crate::time::{Span, Time};
@@ -100,7 +102,7 @@ pub(crate) struct Arbiter {
     /// Where the search for an idle class goes on.
     hand: usize,
     /// Those that wait and may have a lot, by start tag, or a lower one that they had before: a heap for each that they are within.
-    pub(super) ready: IndexedHeaps<u128>,
+    pub(super) ready: TagHeaps,
     /// Those that wait for their cap.
     pub(super) capped: BTreeSet<(InnerId, Time, ClassId)>,
     /// Those that wait and have a floor, by what they are within and when the next request is due.
@@ -110,6 +112,8 @@ pub(crate) struct Arbiter {
     /// In which branches applications were placed, and whether some of these are none of this policy.
     pub(super) placed: HashMap<AppId, AppId>,
     pub(super) has_beside: bool,
+    /// Whether an application that is not named may have a cap or a floor, be it in some branch or in none.
+    pub(super) are_others_limited: bool,
     /// Branches that have come to wait for their cap, or wait no more.
     pub(super) toggled: Vec<ClassId>,
     /// For whom the lot is that was opened last.
@@ -127,43 +131,50 @@ pub(crate) struct Arbiter {
     pub(super) admitted: usize,
 }
 
+/// What it is, in the order of how often it is looked at: whose tag is compared is in the first line of the cache, and who has neither cap
+/// nor floor is in the first two.
 #[derive(Clone, Debug, Default)]
+#[repr(C, align(64))]
 pub(super) struct Class {
-    pub(super) app: AppId,
-    /// What it is within, and what is within it; nothing of an application.
-    pub(super) within: InnerId,
-    pub(super) inner: InnerId,
     /// Start tag of its next lot, if it waited all the time.
     pub(super) finish: u128,
     /// The virtual time when it began to wait.
     pub(super) since: u128,
-    /// Its key in `capped` and `due`, if it is there.
-    pub(super) capped: Option<Time>,
-    pub(super) due: Option<Time>,
-    /// Device time left of its lot, in nanoseconds.
-    pub(super) budget: u64,
-    /// What a request of it takes, and what is in `finish` for those that are not completed, as a tag.
+    /// What a request of it takes, in nanoseconds.
     pub(super) estimate: u64,
-    pub(super) outstanding: u128,
-    /// From a completion that leaves it without a request to its next request, and when the last such was.
-    pub(super) think: u64,
-    pub(super) idle_since: Time,
+    pub(super) waiting: u32,
+    pub(super) admitted: u32,
+    /// Device time that was charged to those who have preempted its lots and that its own dispatches take, in nanoseconds: 4 s at most.
+    pub(super) credit: u32,
+    /// What it is within, and what is within it; nothing of an application.
+    pub(super) within: InnerId,
+    pub(super) inner: InnerId,
+    /// Its weight, and whether it may have a cap or a floor, wherever it is: what it is entitled to says so, and is looked up once.
+    pub(super) weight: u16,
+    pub(super) is_limited: bool,
     /// Its oldest request that waits may preempt a lot: it came when no lot would have been kept for it. One that has is in service.
     pub(super) may_preempt: bool,
     pub(super) has_preempted: bool,
-    /// Device time that was charged to those who have preempted its lots and that its own dispatches take, in nanoseconds: 4 s at most.
-    pub(super) credit: u32,
-    pub(super) waiting: u32,
-    pub(super) admitted: u32,
-    pub(super) cap: Buckets,
-    pub(super) floor: Buckets,
+    /// What is in `finish` for requests that are not completed.
+    pub(super) outstanding: u128,
+    /// Device time left of its lot, in nanoseconds.
+    pub(super) budget: u64,
+    /// From a completion that leaves it without a request to its next request, and when the last such was.
+    pub(super) think: u64,
+    pub(super) idle_since: Time,
     /// Device time that it was charged of late, in nanoseconds.
     pub(super) recent: Recent<1>,
+    pub(super) app: AppId,
+    /// Its key in `capped` and `due`, if it is there.
+    pub(super) capped: Option<Time>,
+    pub(super) due: Option<Time>,
+    pub(super) cap: Buckets,
+    pub(super) floor: Buckets,
     /// Where caps are shared: what it is allotted, if that is not nothing; else what it was before.
     pub(super) allotted: Option<NonZeroU64>,
     /// Nothing of it may go: nothing is allotted to it.
     pub(super) is_stopped: bool,
-    /// Bytes that were admitted; that wait.
+    /// Bytes that were admitted; that wait. Only where caps are shared.
     pub(super) admitted_bytes: u64,
     pub(super) waiting_bytes: u64,
     /// Until when it is counted for how long it has waited for its cap, for how long it has, and in how much of that for nothing but bytes.
@@ -171,6 +182,9 @@ pub(super) struct Class {
     pub(super) capped_for: Span,
     pub(super) short_for: Span,
 }
+
+const _: () =
+    assert!(offset_of!(Class, outstanding) == 64 && offset_of!(Class, app) == 128, "lines of the cache");
 
 impl Class {
     pub(super) fn new(app: AppId) -> Class {
@@ -205,12 +219,13 @@ impl Arbiter {
             allotments: HashMap::default(),
             has_lack: false,
             hand: 1,
-            ready: IndexedHeaps::default(),
+            ready: TagHeaps::default(),
             capped: BTreeSet::new(),
             due: BTreeSet::new(),
             inners: [Inner::around(policy.others)].into(),
             placed: HashMap::default(),
             has_beside: false,
+            are_others_limited: policy.is_shared || policy.others_within().any(Entitlement::is_limited),
             toggled: Vec::new(),
             last: None,
             kept_since: None,
@@ -221,6 +236,7 @@ impl Arbiter {
             admitted: 0,
         };
         arbiter.classes.push(Class::default());
+        arbiter.entitle(ClassId::default());
         arbiter.go_by_allotment(Time::ZERO, ClassId::default());
         arbiter.open_branches();
         arbiter.set_jump(jump);
@@ -247,13 +263,9 @@ impl Arbiter {
     pub(crate) fn arrives(&mut self, now: Time, app: AppId, bytes: u64) -> (ClassId, bool) {
         let id = self.open(now, app);
         let may_preempt = self.classes[id.index()].is_idle() && self.end_think(now, id);
-        let is_alone = !self.is_asked() && self.admitted == self.classes[id.index()].admitted as usize;
-        let conforms = self.all_conform_at(id) <= now;
-        let class = &mut self.classes[id.index()];
-        // Who is alone has a lot's worth of requests admitted at any time: no run of its own ends where a lot would.
-        let ahead = class.estimate.saturating_mul(class.admitted.into());
-        let begins = is_alone && (class.admitted == 0 || class.estimate > 0 && ahead < self.lot.as_nanos());
-        if class.waiting == 0 && conforms && (class.budget > 0 || begins) {
+        let class = &self.classes[id.index()];
+        let is_first = class.waiting == 0;
+        if is_first && (class.budget > 0 || self.begins(class)) && self.all_conform_at(id) <= now {
             if class.budget == 0 {
                 self.come(id);
                 self.begin_lot(id);
@@ -263,39 +275,58 @@ impl Arbiter {
             }
             return (id, true);
         }
-        class.waiting_bytes += bytes;
-        self.has_lack |= class.is_stopped;
-        if class.waiting == 0 {
+        let class = &mut self.classes[id.index()];
+        if class.is_limited {
+            class.waiting_bytes += bytes;
+            self.has_lack |= class.is_stopped;
+        }
+        if is_first {
             class.may_preempt = may_preempt;
             self.may_preempt += usize::from(may_preempt);
-            self.come(id);
-            self.wait(now, id);
-            self.rank(now, id);
-        } else {
-            self.wait(now, id);
+        }
+        let mut at = Some(id);
+        while let Some(of) = at {
+            self.wait(now, of);
+            // Who has something that waits already is where it is to be found, and so is what it is within.
+            if is_first {
+                self.rank_grown(now, of);
+            }
+            at = self.branch_of(of);
         }
         (id, false)
+    }
+
+    /// Whether a class that has no lot and nothing that waits has one opened by its next request, as it is alone. It has a lot's worth of
+    /// requests admitted at any time: no run of its own ends where a lot would.
+    fn begins(&self, class: &Class) -> bool {
+        let is_alone = !self.is_asked() && self.admitted == class.admitted as usize;
+        let ahead = || class.estimate.saturating_mul(class.admitted.into());
+        is_alone && (class.admitted == 0 || class.estimate > 0 && ahead() < self.lot.as_nanos())
     }
 
     /// A request of those that wait is admitted: as [`Arbiter::next`] says, or because somebody else's waits for it.
     pub(crate) fn admit(&mut self, now: Time, id: ClassId, bytes: u64) {
         let class = &mut self.classes[id.index()];
-        class.waiting_bytes -= bytes;
+        if class.is_limited {
+            class.waiting_bytes -= bytes;
+        }
         self.may_preempt -= usize::from(core::mem::take(&mut class.may_preempt));
+        let estimate = self.spend(id, bytes);
         let mut at = Some(id);
         while let Some(of) = at {
             self.classes[of.index()].waiting -= 1;
+            self.take_one(now, of, bytes, estimate);
+            self.rank_grown(now, of);
             at = self.branch_of(of);
         }
-        self.take(now, id, bytes);
-        self.rank(now, id);
     }
 
     /// Requests of a class are completed.
     pub(crate) fn completed(&mut self, now: Time, id: ClassId, mut served: Served) {
         self.admitted -= served.requests as usize;
         served.ns = self.charge_preemption(now, id, &served);
-        let each = (served.ns / u64::from(served.requests.max(1))).max(1);
+        let each =
+            if served.requests > 1 { served.ns / u64::from(served.requests) } else { served.ns }.max(1);
         let class = &mut self.classes[id.index()];
         class.estimate = if class.estimate == 0 { each } else { (class.estimate * 7 + each).div_ceil(8) };
         let (mut at, mut is_misplaced) = (Some(id), false);
@@ -313,31 +344,38 @@ impl Arbiter {
     }
 
     /// Corrects by what it took what was charged to a class before. True if it may have its next lot before it would be found, or while
-    /// caps run out.
+    /// caps run out; but where nobody waits for a cap or has a floor, it is put right here.
     fn settle(&mut self, now: Time, id: ClassId, Served { requests, bytes, ns: took, .. }: Served) -> bool {
-        let weight = self.weight(id);
         let class = &mut self.classes[id.index()];
         class.recent.add(now, [took]);
         let estimated = part(class.outstanding, requests, class.admitted);
         class.admitted -= requests;
         class.outstanding -= estimated;
-        class.finish = (class.finish + tag(took, weight)).saturating_sub(estimated);
-        let (within, finish, inner) = (class.within, class.finish, class.inner);
-        let is_capping = !self.capped.is_empty();
-        let start = class.start_tag();
-        let is_misplaced = self.ready_key(id).is_some_and(|key| is_capping || key > start);
-        let class = &mut self.classes[id.index()];
-        if class.is_idle() {
+        let before = class.finish;
+        class.finish = (before + tag(took, class.weight.into())).saturating_sub(estimated);
+        let (within, finish, inner, start) = (class.within, class.finish, class.inner, class.start_tag());
+        let is_limited = class.is_limited;
+        let is_idle = class.is_idle();
+        if is_idle {
             class.idle_since = now;
-            if inner != InnerId::NONE {
-                self.inners[inner.index()].catch_up();
-            }
         }
         if inner != InnerId::NONE {
-            self.inners[inner.index()].served(requests, bytes);
+            let inner = &mut self.inners[inner.index()];
+            if is_idle {
+                inner.catch_up();
+            }
+            inner.served(requests, bytes);
         }
         self.inners[within.index()].finished(finish);
-        is_misplaced
+        let is_capping = !self.capped.is_empty();
+        if is_limited || is_capping || !self.due.is_empty() {
+            return self.ready_key(id).is_some_and(|key| is_capping || key > start);
+        }
+        // While its tag only grows it is found by the one that it had.
+        if finish < before {
+            self.ready.lower_there(within.index(), id.0, start);
+        }
+        false
     }
 
     /// The application of a class, and whether it waits for its cap.
@@ -379,10 +417,6 @@ impl Arbiter {
         thought.max(class.think) >= self.kept_for(id)
     }
 
-    fn weight(&self, id: ClassId) -> u32 {
-        self.entitlement(id).weight
-    }
-
     /// Somebody comes to where nobody of it waits: it has no claim to what was before.
     fn come(&mut self, id: ClassId) {
         let mut at = Some(id);
@@ -395,49 +429,65 @@ impl Arbiter {
         }
     }
 
-    /// A request of a class waits from here on.
+    /// A request of a class waits from here on. Where nobody of it waited, it has no claim to what was before.
+    #[inline]
     fn wait(&mut self, now: Time, id: ClassId) {
-        let mut at = Some(id);
-        while let Some(of) = at {
-            let class = &mut self.classes[of.index()];
-            class.waiting += 1;
-            if class.waiting == 1 {
+        let class = &mut self.classes[id.index()];
+        if class.waiting == 0 {
+            class.since = self.inners[class.within.index()].virtual_time;
+            if class.is_limited {
                 class.floor.begin(now);
             }
-            at = self.branch_of(of);
         }
+        class.waiting += 1;
     }
 
     /// A request goes. True if that changes more of what it is within than tags: caps or floors.
     fn take(&mut self, now: Time, id: ClassId, bytes: u64) -> bool {
+        let estimate = self.spend(id, bytes);
+        let (mut at, mut is_limited) = (Some(id), !self.capped.is_empty());
+        while let Some(of) = at {
+            is_limited |= self.take_one(now, of, bytes, estimate);
+            at = self.branch_of(of);
+        }
+        is_limited
+    }
+
+    /// A request goes, by what its class has left of a lot or of what is lent. How long it may take; 0: nothing is known.
+    fn spend(&mut self, id: ClassId, bytes: u64) -> u64 {
         let class = &mut self.classes[id.index()];
-        class.admitted_bytes += bytes;
+        if class.is_limited {
+            class.admitted_bytes += bytes;
+        }
         let known = class.estimate;
         // Of one of which nothing is known yet, one request is enough.
         let estimate = if known == 0 { class.budget } else { known };
         class.budget = class.budget.saturating_sub(estimate.max(1));
         self.lent = self.lent.saturating_sub(if known == 0 { self.lent } else { known });
-        let (mut at, mut is_limited) = (Some(id), !self.capped.is_empty());
-        while let Some(of) = at {
-            is_limited |= self.take_one(now, of, bytes, known);
-            at = self.branch_of(of);
-        }
         self.admitted += 1;
-        is_limited
+        known
     }
 
     /// Charges a request that goes, which may take so long, to a class. True if it has a cap or a floor.
+    #[inline(always)]
     fn take_one(&mut self, now: Time, id: ClassId, bytes: u64, estimate: u64) -> bool {
-        let Entitlement { weight, min, mut max } = *self.entitlement(id);
+        let class = &mut self.classes[id.index()];
+        let ahead = tag(estimate, class.weight.into());
+        class.outstanding += ahead;
+        class.finish += ahead;
+        class.admitted += 1;
+        class.is_limited && self.take_limited(now, id, bytes)
+    }
+
+    /// Counts a request that goes by the cap and the floor of a class. True if it has one.
+    #[inline(never)]
+    fn take_limited(&mut self, now: Time, id: ClassId, bytes: u64) -> bool {
+        let Entitlement { min, mut max, .. } = *self.entitlement(id);
         let class = &mut self.classes[id.index()];
         if self.policy.is_shared {
             // That of a branch is kept by what those within it are allotted.
             max.bytes = class.allotted;
         }
-        let ahead = tag(estimate, weight);
-        class.outstanding += ahead;
-        class.finish += ahead;
-        class.admitted += 1;
         if !max.is_none() {
             class.count_capped(now);
             class.cap.take(now, &max, bytes, CAP_KEPT);
@@ -465,6 +515,7 @@ impl Arbiter {
             Some(id) => {
                 self.of_app.insert(app, id);
                 self.classes[id.index()].within = within;
+                self.entitle(id);
                 self.go_by_allotment(Time::ZERO, id);
                 id
             }

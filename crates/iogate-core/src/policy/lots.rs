@@ -12,7 +12,7 @@
 //! something for it, and only that is admitted: what is for other targets stays with the policy, or it would all be served by arrival.
 //! What waits for another window's target keeps nobody out.
 
-use super::arbiter::{Arbiter, ClassId, Next};
+use super::arbiter::{Arbiter, Class, ClassId, Next};
 use super::nested::InnerId;
 use super::order::{first, tag};
 use crate::request::AppId;
@@ -80,39 +80,60 @@ impl Arbiter {
     }
 
     /// The same, of those that have something for the window, if there is one.
+    #[inline]
     pub(crate) fn next_of(&mut self, now: Time, work: Work, has: Option<&Has<'_>>) -> Next {
         self.lent = 0;
-        while self.release_one(now).is_some() {}
-        let due = first(&self.due).map(|(at, _)| at);
-        if due.is_some_and(|at| at <= now) {
-            return Next::Admit(self.descend(Some(now)));
+        // Most policies have no caps and no floors, or nobody who waits for one.
+        let is_plain = self.capped.is_empty() && self.due.is_empty();
+        let idle = if is_plain { Next::Idle } else { self.next_limited(now) };
+        if matches!(idle, Next::Admit(_)) {
+            return idle;
         }
-        let capped = self.capped.first().map(|(_, at, _)| *at);
-        let soonest = [capped, due].into_iter().flatten().min();
-        let idle = soonest.map_or(Next::Idle, |at| Next::Wait(at, WaitReason::Cap));
-        if let Some(id) = self.preempts(now) {
+        if self.may_preempt > 0
+            && let Some(id) = self.preempts(now)
+        {
             return Next::Admit(id);
         }
         let first = has.map(|has| self.first_with(InnerId::NONE, has));
         if work == Work::Here || first == Some(None) {
             return idle;
         }
+        self.next_slot(now, work, first.flatten(), idle)
+    }
+
+    /// Who is due by a floor; else when the first cap is over, or the first floor is due.
+    #[inline(never)]
+    fn next_limited(&mut self, now: Time) -> Next {
+        while self.release_one(now).is_some() {}
+        let due = first(&self.due).map(|(at, _)| at);
+        if due.is_some_and(|at| at <= now) {
+            return Next::Admit(self.due_by(now));
+        }
+        let capped = self.capped.first().map(|(_, at, _)| *at);
+        let soonest = [capped, due].into_iter().flatten().min();
+        soonest.map_or(Next::Idle, |at| Next::Wait(at, WaitReason::Cap))
+    }
+
+    /// Who has a slot that the scheduler has nothing for: of those that have something for the window, if there is one, `first`. `idle` is
+    /// what to do if nobody may have it.
+    #[inline(never)]
+    fn next_slot(&mut self, now: Time, work: Work, first: Option<ClassId>, idle: Next) -> Next {
         if let Some(last) = self.last.filter(|last| self.is_between_requests(*last)) {
             match self.gap(now, last, work) {
                 Gap::Kept(None) => return idle,
                 Gap::Kept(Some(back)) => {
-                    let until = soonest.map_or(back, |at| at.min(back));
+                    let until = if let Next::Wait(at, _) = idle { at.min(back) } else { back };
                     return Next::Wait(until, WaitReason::Share);
                 }
-                Gap::Lent => return Next::Admit(self.lend(last, first.flatten())),
+                Gap::Lent => return Next::Admit(self.lend(last, first)),
                 Gap::Over => self.classes[last.index()].budget = 0,
             }
         }
         if !self.is_asked() {
             return idle;
         }
-        let id = first.flatten().unwrap_or_else(|| self.descend(None));
-        if let Some(last) = self.last.filter(|last| has.is_some() && *last != id) {
+        let id = first.unwrap_or_else(|| self.least());
+        if let Some(last) = self.last.filter(|last| first.is_some() && *last != id) {
             // It may have something left that is for other windows.
             self.classes[last.index()].budget = 0;
         }
@@ -165,8 +186,8 @@ impl Arbiter {
     pub(super) fn charge_more(&mut self, now: Time, id: ClassId, ns: u64) {
         let mut at = Some(id);
         while let Some(of) = at {
-            let weight = self.entitlement(of).weight;
-            self.classes[of.index()].finish += tag(ns, weight);
+            let class = &mut self.classes[of.index()];
+            class.finish += tag(ns, class.weight.into());
             at = self.branch_of(of);
         }
         self.rank_branches(now, id);
@@ -184,11 +205,26 @@ impl Arbiter {
 
     /// Who takes a slot that whoever has the lot leaves free: one request of it goes, or a run, and the lot stays where it is.
     fn lend(&mut self, from: ClassId, to: Option<ClassId>) -> ClassId {
-        self.bound_claim(from);
-        let id = to.unwrap_or_else(|| self.descend(None));
+        let least = self.bound_claim(from);
         self.lent = self.lot.as_nanos();
+        let Some(id) = to else { return self.start_least(least) };
         self.start(id);
         id
+    }
+
+    /// Who has the least tag at each level, from the first of those that are within nothing on. What it has is charged from its start tag
+    /// on, and so is what each class on the way has.
+    fn start_least(&mut self, mut least: Option<(u128, ClassId)>) -> ClassId {
+        while let Some((tag, id)) = least {
+            let class = &mut self.classes[id.index()];
+            class.finish = tag;
+            let inner = class.inner;
+            if inner == InnerId::NONE {
+                return id;
+            }
+            least = self.first_ready(inner);
+        }
+        ClassId::default()
     }
 
     /// Who has the least tag within a branch, or within nothing, of those that may have a lot and have something for the window. But who
@@ -198,7 +234,7 @@ impl Arbiter {
     fn first_with(&self, inner: InnerId, has: &Has<'_>) -> Option<ClassId> {
         let (mut least, mut first) = (None, None);
         self.ready.up_to(inner.index(), u128::MAX, &mut |index| {
-            let id = ClassId(index as u16);
+            let id = ClassId(index);
             let class = &self.classes[id.index()];
             let at = (class.start_tag(), id);
             least = least.filter(|least| *least < at).or(Some(at));
@@ -212,7 +248,7 @@ impl Arbiter {
             first.map_or(u128::MAX, |((tag, _), _)| tag)
         });
         let ((least, behind), ((tag_of_first, _), found)) = (least?, first?);
-        let claim = tag(self.lot.as_nanos().saturating_mul(CLAIM_LOTS), self.entitlement(behind).weight);
+        let claim = tag(self.claim(), self.classes[behind.index()].weight.into());
         if tag_of_first - least <= claim {
             return Some(found);
         }
@@ -222,17 +258,26 @@ impl Arbiter {
         }
     }
 
+    /// What may be owed to a class, in nanoseconds of device time at a weight of 1.
+    fn claim(&self) -> u64 {
+        self.lot.as_nanos().saturating_mul(CLAIM_LOTS)
+    }
+
     /// What others have had meanwhile is owed to whoever has the lot, as far as that is no more than [`CLAIM_LOTS`]. Else who asks for
-    /// little for long, and then for much, would have all that there is for as long.
-    fn bound_claim(&mut self, id: ClassId) {
-        let mut at = Some(id);
-        while let Some(of) = at {
-            let (within, weight) = (self.classes[of.index()].within, self.entitlement(of).weight);
-            if let Some((rival, _)) = self.first_ready(within).filter(|(_, rival)| *rival != of) {
-                let claim = tag(self.lot.as_nanos().saturating_mul(CLAIM_LOTS), weight);
-                self.inners[within.index()].opened(rival.saturating_sub(claim));
+    /// little for long, and then for much, would have all that there is for as long. Returns the first of those that are within nothing.
+    fn bound_claim(&mut self, id: ClassId) -> Option<(u128, ClassId)> {
+        let (mut of, claim) = (id, self.claim());
+        loop {
+            let Class { within, weight, .. } = self.classes[of.index()];
+            let first = self.first_ready(within);
+            let inner = &mut self.inners[within.index()];
+            if let Some((rival, _)) = first.filter(|(_, rival)| *rival != of) {
+                inner.opened(rival.saturating_sub(tag(claim, weight.into())));
             }
-            at = self.branch_of(of);
+            if within == InnerId::NONE {
+                return first;
+            }
+            of = inner.class;
         }
     }
 
@@ -250,7 +295,7 @@ impl Arbiter {
     /// Somebody who waits, whatever for: who would wait for a cap for the shortest time, if anybody does.
     pub(crate) fn anybody(&mut self) -> Option<ClassId> {
         let Some(&(_, _, mut id)) = self.capped.first() else {
-            return self.is_asked().then(|| self.descend(None));
+            return self.is_asked().then(|| self.least());
         };
         // A branch that waits for its cap has somebody within it who waits for nothing else.
         while self.is_branch(id) {

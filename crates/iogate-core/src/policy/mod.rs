@@ -34,6 +34,7 @@ mod nested;
 mod order;
 mod paths;
 mod preempt;
+mod ready;
 #[cfg(test)]
 mod tests;
 
@@ -145,6 +146,13 @@ pub enum TreeError {
     TooMany(usize),
 }
 
+impl Entitlement {
+    /// Whether it is a cap or a floor, too.
+    fn is_limited(&self) -> bool {
+        !self.min.is_none() || !self.max.is_none()
+    }
+}
+
 impl Default for Entitlement {
     fn default() -> Entitlement {
         Entitlement { weight: 1, min: Rate::default(), max: Rate::default() }
@@ -207,6 +215,12 @@ impl Policy {
         let branches = self.branches.values().flat_map(|branch| [&branch.entitlement, &branch.others]);
         let others = self.other_branches.iter().map(|others| &others.entitlement);
         self.apps.values().chain([&self.others]).chain(branches).chain(others)
+    }
+
+    /// What applications are entitled to that are not named, by what they are within.
+    fn others_within(&self) -> impl Iterator<Item = &Entitlement> {
+        // Branches that are not named say nothing of those within them.
+        self.branches.values().map(|branch| &branch.others).chain([&self.others])
     }
 
     /// Whether anybody has a cap in bytes.

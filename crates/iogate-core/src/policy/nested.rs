@@ -46,7 +46,7 @@ pub(super) struct Inner {
     /// The largest tag that a completion has led to: the virtual time when nobody asks for anything any more.
     finish_max: u128,
     /// The branch.
-    class: ClassId,
+    pub(super) class: ClassId,
     /// Requests of the branch that are completed, and their bytes.
     requests: u64,
     bytes: u64,
@@ -112,6 +112,8 @@ impl Arbiter {
         self.inners.push(Inner { class: id, entitlement, others, many, ..Inner::default() });
         self.classes[id.index()].inner = inner;
         self.classes[many.index()].within = inner;
+        self.entitle(id);
+        self.entitle(many);
         self.of_app.insert(app, id);
         self.go_by_allotment(Time::ZERO, many);
     }
@@ -130,6 +132,20 @@ impl Arbiter {
             }
             inner => &self.inners[inner.index()].entitlement,
         }
+    }
+
+    /// Notes with a class what it is entitled to, as far as each request asks.
+    pub(super) fn entitle(&mut self, id: ClassId) {
+        let entitlement = self.entitlement(id);
+        let weight = u16::try_from(entitlement.weight).unwrap_or(u16::MAX);
+        let is_named = self.is_branch(id) || self.policy.apps.contains_key(&self.classes[id.index()].app);
+        let is_limited = match is_named {
+            true => self.policy.is_shared || entitlement.is_limited(),
+            // Where it is may change, and what it asked for before goes on counting.
+            false => self.are_others_limited,
+        };
+        let class = &mut self.classes[id.index()];
+        (class.weight, class.is_limited) = (weight, is_limited);
     }
 
     /// The class of those within a branch, or within nothing, that are not told apart.
@@ -220,6 +236,7 @@ impl Arbiter {
         let class = &mut self.classes[id.index()];
         (class.within, class.finish) = (within, 0);
         class.since = self.inners[within.index()].virtual_time;
+        self.entitle(id);
         self.go_by_allotment(now, id);
         self.has_lack |= waiting > 0 && self.classes[id.index()].is_stopped;
         let mut at = self.branch_of(id);
@@ -299,7 +316,8 @@ impl Arbiter {
 
     /// From when on the next request of a class may go, as far as its cap and those of what it is within are concerned.
     pub(super) fn all_conform_at(&self, id: ClassId) -> Time {
-        let own = self.classes[id.index()].conforms_at();
+        let class = &self.classes[id.index()];
+        let own = if class.is_limited { class.conforms_at() } else { Time::ZERO };
         self.branch_of(id).map_or(own, |branch| own.max(self.all_conform_at(branch)))
     }
 
@@ -320,8 +338,11 @@ impl Arbiter {
 
     /// Whether a class waits for its cap, or for that of what it is within.
     pub(crate) fn is_held_back(&self, id: ClassId) -> bool {
-        self.classes[id.index()].capped.is_some()
-            || self.branch_of(id).is_some_and(|branch| self.is_held_back(branch))
+        let is_or_branch = |id: ClassId| {
+            self.classes[id.index()].capped.is_some()
+                || self.branch_of(id).is_some_and(|branch| self.is_held_back(branch))
+        };
+        !self.capped.is_empty() && is_or_branch(id)
     }
 
     /// Applications that have come to wait for the cap of a branch since this was asked last, or wait for none any more.
@@ -329,7 +350,7 @@ impl Arbiter {
         let mut branches = core::mem::take(&mut self.toggled);
         while let Some(branch) = branches.pop() {
             let inner = self.classes[branch.index()].inner;
-            for id in self.ready.all(inner.index()).map(|index| ClassId(index as u16)) {
+            for id in self.ready.all(inner.index()).map(ClassId) {
                 match self.is_branch(id) {
                     true => branches.push(id),
                     false => each(self.classes[id.index()].app, self.is_held_back(id)),

@@ -10,17 +10,23 @@ use crate::time::Time;
 const TAG_BITS: u32 = 10;
 
 /// Device time as a tag.
+#[inline]
 pub(super) fn tag(ns: u64, weight: u32) -> u128 {
-    // A division of 128 bits takes several times as long as one of 64, and there are a few for each request.
+    // A division of 128 bits takes several times as long as one of 64, and there are a few for each request; most weights are 1.
     match ns.checked_mul(1 << TAG_BITS) {
+        Some(scaled) if weight == 1 => scaled.into(),
         Some(scaled) => u128::from(scaled / u64::from(weight)),
         None => (u128::from(ns) << TAG_BITS) / u128::from(weight),
     }
 }
 
 /// What so many `requests` of those that are `admitted` have of what all of them have.
+#[inline]
 pub(super) fn part(all: u128, requests: u32, admitted: u32) -> u128 {
     let admitted = admitted.max(1);
+    if requests == admitted {
+        return all;
+    }
     match u64::try_from(all).ok().and_then(|all| all.checked_mul(requests.into())) {
         Some(product) => u128::from(product / u64::from(admitted)),
         None => all * u128::from(requests) / u128::from(admitted),
@@ -78,10 +84,34 @@ impl Arbiter {
     }
 
     fn rank_one(&mut self, now: Time, id: ClassId) {
+        self.rank_grown(now, id);
+        // Nobody is to be found behind its tag.
+        let tag = self.classes[id.index()].start_tag();
+        if self.ready_key(id).is_some_and(|key| key > tag) {
+            self.put_ready(id, Some(tag));
+        }
+    }
+
+    /// The same of one whose tag has become no less: where it is found by a lower one that it had, it stays there.
+    #[inline(always)]
+    pub(super) fn rank_grown(&mut self, now: Time, id: ClassId) {
         let class = &self.classes[id.index()];
         let inner = class.inner;
         // A branch waits if somebody within it does for nothing but the branch.
         let waits = class.waiting > 0 && (inner == InnerId::NONE || self.count_ready(inner) > 0);
+        if class.is_limited || inner != InnerId::NONE && !self.due.is_empty() {
+            self.rank_limited(now, id, waits);
+        } else if waits != self.is_ready(id) {
+            let ready = waits.then(|| class.start_tag());
+            self.put_ready(id, ready);
+        }
+    }
+
+    /// The same of one that may have a cap or a floor, or somebody within it a floor.
+    #[inline(never)]
+    fn rank_limited(&mut self, now: Time, id: ClassId, waits: bool) {
+        let class = &self.classes[id.index()];
+        let inner = class.inner;
         let conforms = class.conforms_at();
         let is_capped = waits && conforms > now;
         if inner != InnerId::NONE && is_capped != class.capped.is_some() && !self.toggled.contains(&id) {
@@ -107,31 +137,37 @@ impl Arbiter {
     /// Puts a class into the lists that it is to be in, by these keys, and takes it out of the others.
     pub(super) fn put(&mut self, id: ClassId, ready: Option<u128>, capped: Option<Time>, due: Option<Time>) {
         let within = self.classes[id.index()].within;
-        // Each request of somebody within a branch makes the branch's tag larger while others there wait. Where it is to be found then is
-        // looked at when it comes first by the tag that it had (see `first_ready`), not twice for each request.
-        let key = self.ready_key(id);
-        match ready {
-            Some(tag) if key.is_some_and(|key| key <= tag) => {}
-            Some(tag) => self.ready.set(within.index(), id.into(), tag),
-            None => self.ready.remove(within.index(), id.into()),
-        }
+        self.put_ready(id, ready);
         let class = &mut self.classes[id.index()];
         replace(&mut self.capped, InnerId::NONE, &mut class.capped, capped, id);
         replace(&mut self.due, within, &mut class.due, due, id);
     }
 
+    /// Puts a class among those that may have a lot, by its tag, or takes it out. Each request of somebody within a branch makes the
+    /// branch's tag larger while others there wait. Where it is to be found then is looked at when it comes first by the tag that it had
+    /// (see `first_ready`), not twice for each request.
+    #[inline(never)]
+    fn put_ready(&mut self, id: ClassId, tag: Option<u128>) {
+        let within = self.classes[id.index()].within;
+        match tag {
+            Some(tag) => self.ready.lower(within.index(), id.0, tag),
+            None => self.ready.remove(within.index(), id.0),
+        }
+    }
+
     /// Who has the least tag within a branch, or within nothing, of those that may have a lot.
+    #[inline]
     pub(super) fn first_ready(&mut self, inner: InnerId) -> Option<(u128, ClassId)> {
         loop {
             let (key, index) = self.ready.peek(inner.index())?;
-            let id = ClassId(index as u16);
+            let id = ClassId(index);
             let tag = self.classes[id.index()].start_tag();
             debug_assert!(key <= tag, "nobody is found behind its tag");
             // Tags of those behind are no less than their keys.
             if key == tag {
                 return Some((tag, id));
             }
-            self.ready.set(inner.index(), index, tag);
+            self.ready.raise_first(inner.index(), tag);
         }
     }
 
@@ -142,12 +178,12 @@ impl Arbiter {
 
     /// Whether a class waits, and for no cap.
     pub(super) fn is_ready(&self, id: ClassId) -> bool {
-        self.ready_key(id).is_some()
+        self.ready.has(id.0)
     }
 
     /// By which tag it is found then: the one that it has, or a lower one that it had before.
     pub(super) fn ready_key(&self, id: ClassId) -> Option<u128> {
-        self.ready.key(self.classes[id.index()].within.index(), id.into())
+        self.ready.key(self.classes[id.index()].within.index(), id.0)
     }
 
     /// Whether a class has nothing that waits, and no cap is why.
@@ -179,19 +215,31 @@ impl Arbiter {
         self.count_ready(InnerId::NONE) > 0
     }
 
-    /// Who is next: whose floor is due by then, at each level as far as one is, else who has the least tag. There must be somebody.
-    pub(super) fn descend(&mut self, due_by: Option<Time>) -> ClassId {
-        let (mut inner, mut due_by) = (InnerId::NONE, due_by);
-        loop {
-            let due = due_by.and_then(|by| first_within(&self.due, inner).filter(|(at, _)| *at <= by));
-            due_by = due_by.filter(|_| due.is_some());
-            let next = due.map(|(_, id)| id).or_else(|| self.first_ready(inner).map(|(_, id)| id));
-            // A branch that is ready has somebody within it who is.
-            let Some(id) = next else { return ClassId::default() };
-            if !self.is_branch(id) {
+    /// Who is next: who has the least tag, at each level. There must be somebody.
+    pub(super) fn least(&mut self) -> ClassId {
+        self.least_within(InnerId::NONE)
+    }
+
+    fn least_within(&mut self, mut inner: InnerId) -> ClassId {
+        // A branch that is ready has somebody within it who is.
+        while let Some((_, id)) = self.first_ready(inner) {
+            inner = self.classes[id.index()].inner;
+            if inner == InnerId::NONE {
                 return id;
             }
-            inner = self.classes[id.index()].inner;
         }
+        ClassId::default()
+    }
+
+    /// Who is next where a floor is due by then: at each level as far as one is who is due, else who has the least tag.
+    pub(super) fn due_by(&mut self, by: Time) -> ClassId {
+        let mut inner = InnerId::NONE;
+        while let Some((_, id)) = first_within(&self.due, inner).filter(|(at, _)| *at <= by) {
+            inner = self.classes[id.index()].inner;
+            if inner == InnerId::NONE {
+                return id;
+            }
+        }
+        self.least_within(inner)
     }
 }

@@ -28,10 +28,11 @@ pub(super) type Reach = (u32, u64);
 
 impl Arbiter {
     /// Who comes next, if its request may preempt the open lot.
+    #[inline(never)]
     pub(super) fn preempts(&mut self, now: Time) -> Option<ClassId> {
         let last = self.last.filter(|_| self.may_preempt > 0 && self.is_asked())?;
         let Class { budget, admitted, .. } = self.classes[last.index()];
-        let id = self.descend(None);
+        let id = self.least();
         let class = &self.classes[id.index()];
         if id == last || !class.may_preempt || budget == 0 && admitted == 0 {
             return None;
@@ -57,7 +58,7 @@ impl Arbiter {
             while let Some(rival) = beside {
                 let it = &self.classes[rival.index()];
                 if it.within == class.within && rival != of {
-                    return class.start_tag() + tag(ns, self.entitlement(of).weight) <= it.finish;
+                    return class.start_tag() + tag(ns, class.weight.into()) <= it.finish;
                 }
                 beside = self.branch_of(rival);
             }

@@ -173,7 +173,8 @@ impl Arena {
     fn child_of(&self, inner: u32, key: Key) -> usize {
         let offsets = &self.inner(inner).offsets;
         let mut index = self.inner(inner).last_from(key.offset);
-        while index > 0 && offsets[index] == key.offset && self.summary(inner).ties[index] > key.seq {
+        // Ties are rare, and which child it is cannot be guessed: that is asked first which can.
+        while offsets[index] == key.offset && index > 0 && self.summary(inner).ties[index] > key.seq {
             index -= 1;
         }
         index
