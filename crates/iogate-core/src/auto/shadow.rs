@@ -371,7 +371,7 @@ impl Shadow {
                 all,
                 in_all: all,
                 // Half of one more, as who has had nothing yet has some rate, too.
-                rate: (2 * u64::from(app.done) + 1, 2 * lasted.max(1)),
+                rate: (2 * u64::from(app.done) + 1, lasted.max(1).saturating_mul(2)),
                 measured: if measured == 0 { Span::ZERO } else { took(app.measured, measured) },
             }
         })

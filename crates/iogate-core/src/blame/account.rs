@@ -297,8 +297,7 @@ impl App {
             }
         };
         add(queued, &clocks.queued);
-        add(deferred, &clocks.deferred);
-        add(served, &clocks.served);
+        add(deferred + served, &clocks.others);
         if queued != 0 {
             self.causes[Cause::Slots as usize] += product(queued, clocks.full);
             self.causes[Cause::Window as usize] += product(queued, clocks.window);
@@ -319,7 +318,7 @@ impl App {
         if served != 0 {
             self.causes[Cause::Beside as usize] += product(served, clocks.total - clocks.own);
             // What is not the others'.
-            self.row[usize::from(self.column)] += product(served, clocks.total - clocks.served_sum);
+            self.row[usize::from(self.column)] += product(served, clocks.total - clocks.others_sum);
         }
     }
 
@@ -333,7 +332,7 @@ impl App {
     /// What it takes itself, and waits for itself, is in this column from now on.
     pub(super) fn set_column(&mut self, clocks: &Clocks, column: u8) {
         let times = |class: Class| i64::from(self.counts[class as usize]) * self.part();
-        let own = product(times(Class::Served), clocks.total - clocks.served_sum)
+        let own = product(times(Class::Served), clocks.total - clocks.others_sum)
             + product(times(Class::HeldOwn), clocks.total);
         self.row[usize::from(self.column)] += own;
         self.row[usize::from(column)] -= own;
@@ -364,8 +363,7 @@ impl App {
         let (part, at) = (self.part(), usize::from(column));
         let times = |class: Class| i64::from(self.counts[class as usize]) * part;
         let left = product(times(Class::Queued), clocks.queued[at])
-            + product(times(Class::Deferred), clocks.deferred[at])
-            + product(times(Class::Served), clocks.served[at]);
+            + product(times(Class::Deferred) + times(Class::Served), clocks.others[at]);
         self.row[usize::from(REST)] += self.row[at] + left;
         // It begins at nothing again, as the clocks go on.
         self.row[at] = -left;
@@ -389,28 +387,22 @@ impl App {
         self.clock + product(self.part(), clocks.total - self.at)
     }
 
-    /// A dispatch has ended, or is as good as ended: what it spent on positioning is charged to who made that necessary, by the
-    /// application's mean number of requests meanwhile.
+    /// A dispatch has ended, or is as good as ended: what it spent on positioning has that as its cause, by the application's mean number of
+    /// requests meanwhile. Who made that necessary is charged by its weight in service.
     pub(super) fn charge_positioning(&mut self, clocks: &Clocks, begun: &Begun) {
-        let Some((total, own, net)) = begun.since.filter(|_| begun.positioning > 0) else { return };
-        let (all, own, net) = (clocks.total - total, clocks.own - own, clocks.net - net);
+        let Some((total, own)) = begun.since.filter(|_| begun.positioning > 0) else { return };
+        let (all, own) = (clocks.total - total, clocks.own - own);
         if all == 0 {
             return;
         }
         let part = ((self.clock_at(clocks) - begun.clock) / i128::from(all)) as i64;
-        let of = |clock: i64| {
-            let each = (product(part, clock) * i128::from(begun.positioning)) >> 32;
-            each * i128::from(begun.requests)
-        };
-        self.causes[Cause::Positioning as usize] += of(own);
-        // By its weight in service the culprit has a part already.
-        self.row[usize::from(begun.culprit)] += of(net);
-        self.row[usize::from(self.column)] -= of(net);
+        let each = (product(part, own) * i128::from(begun.positioning)) >> 32;
+        self.causes[Cause::Positioning as usize] += each * i128::from(begun.requests);
     }
 
     /// What a dispatch that had to go back took is known now.
     pub(super) fn learn_took(&mut self, clocks: &Clocks, begun: &Begun) {
-        let Some((total, own, _)) = begun.since.filter(|_| begun.positioning > 0) else { return };
+        let Some((total, own)) = begun.since.filter(|_| begun.positioning > 0) else { return };
         if clocks.total - total + begun.earlier == 0 {
             return;
         }

@@ -1,7 +1,6 @@
 //! What an instant in each place of a gate is charged to, integrated over time.
 
 use super::{COLUMNS, REST};
-use crate::sched::{Prices, WHOLE};
 use crate::time::{Span, Time};
 
 /// A dispatch in service weighs so much.
@@ -14,7 +13,7 @@ const SPAN_MAX: u64 = 86_400_000_000_000;
 const TOTAL_MAX: i64 = i64::MAX / 2;
 /// Fractions are of 2^32.
 const ONE: u64 = 1 << 32;
-/// Most in service of which it is known what they do to each other.
+/// Of so many an equal part is known without a division.
 const KNOWN: usize = 32;
 
 /// An equal part of so many.
@@ -54,32 +53,25 @@ pub(super) struct Clocks {
     pub(super) standing: Standing,
     /// All the time.
     pub(super) total: i64,
-    /// Of an instant of a dispatch in service, what it takes itself.
+    /// Of an instant of a dispatch in service, what it takes itself: an equal part of those in service.
     pub(super) own: i64,
-    /// That, without what another one would take of it.
-    pub(super) net: i64,
-    /// Of an instant that a queued, a deferred request and one in service spend, what is due to each column.
+    /// Of an instant that a queued request spends, and a deferred one or one in service, what is due to each column.
     pub(super) queued: [i64; COLUMNS + 1],
-    pub(super) deferred: [i64; COLUMNS + 1],
-    pub(super) served: [i64; COLUMNS + 1],
-    /// The sum of `served`.
-    pub(super) served_sum: i64,
+    pub(super) others: [i64; COLUMNS + 1],
+    /// The sum of `others` while something is in service.
+    pub(super) others_sum: i64,
     /// How long the gate was full, waited for a window, did so with nothing in service, and waited for an application.
     pub(super) full: i64,
     pub(super) window: i64,
     pub(super) idle_window: i64,
     pub(super) waits: i64,
-    /// By number in service: what a dispatch takes itself, and what each other one takes of its time.
-    shares: [(u64, u64); KNOWN + 1],
-    share: (u64, u64),
     /// An equal part of those in service.
     each: u64,
 }
 
 impl Clocks {
-    pub(super) fn new(now: Time, prices: &Prices) -> Clocks {
-        let none = [0; COLUMNS + 1];
-        let mut clocks = Clocks {
+    pub(super) fn new(now: Time) -> Clocks {
+        Clocks {
             now,
             in_service: 0,
             weights: [0; COLUMNS + 1],
@@ -87,43 +79,21 @@ impl Clocks {
             standing: Standing::Free,
             total: 0,
             own: 0,
-            net: 0,
-            queued: none,
-            deferred: none,
-            served: none,
-            served_sum: 0,
+            queued: [0; COLUMNS + 1],
+            others: [0; COLUMNS + 1],
+            others_sum: 0,
             full: 0,
             window: 0,
             idle_window: 0,
             waits: 0,
-            shares: [(0, 0); KNOWN + 1],
-            share: (0, 0),
-            each: 0,
-        };
-        clocks.set_prices(prices);
-        clocks
-    }
-
-    pub(super) fn set_prices(&mut self, prices: &Prices) {
-        self.shares = core::array::from_fn(|count| share(prices, count as u32));
-        self.set_in_service(self.in_service);
+            each: ONE,
+        }
     }
 
     #[inline]
     pub(super) fn set_in_service(&mut self, count: u32) {
         self.in_service = count;
-        self.share = match self.shares.get(count as usize) {
-            Some(share) => {
-                self.each = EACH[count as usize];
-                *share
-            }
-            // Beyond what is known more are no faster.
-            None => {
-                self.each = ONE / u64::from(count);
-                let own = self.shares[KNOWN].0 * KNOWN as u64 / u64::from(count);
-                (own.max(self.each), (ONE - own.max(self.each)) / u64::from(count - 1))
-            }
-        };
+        self.each = EACH.get(count as usize).copied().unwrap_or_else(|| ONE / u64::from(count));
     }
 
     /// A span as integrals count it.
@@ -133,7 +103,7 @@ impl Clocks {
 
     /// What a dispatch takes itself of such a span, with as many in service as now.
     pub(super) fn own_part(&self, ticks: i64) -> i64 {
-        part(ticks, self.share.0 << WHOLE_BITS)
+        part(ticks, self.each << WHOLE_BITS)
     }
 
     /// Nothing is in the gate from now on.
@@ -163,24 +133,20 @@ impl Clocks {
                 self.waits += span;
                 self.queued[usize::from(column)] += span;
                 if self.in_service == 0 {
-                    self.deferred[usize::from(column)] += span;
+                    self.others[usize::from(column)] += span;
                 }
             }
             _ => {}
         }
         if self.in_service > 0 {
-            let (own, each_other) = self.share;
-            self.own += part(span, own << WHOLE_BITS);
-            self.net += part(span, own.saturating_sub(each_other) << WHOLE_BITS);
+            self.own += part(span, self.each << WHOLE_BITS);
             for column in (0..self.used).chain([usize::from(REST)]) {
                 let weight = u64::from(self.weights[column]);
                 if weight > 0 {
                     let equal = part(span, weight * self.each);
                     self.queued[column] += if is_full { equal } else { 0 };
-                    self.deferred[column] += equal;
-                    let theirs = part(span, weight * each_other);
-                    self.served[column] += theirs;
-                    self.served_sum += theirs;
+                    self.others[column] += equal;
+                    self.others_sum += equal;
                 }
             }
         }
@@ -198,15 +164,4 @@ impl Clocks {
 /// A fraction of a span, in 2^-48.
 fn part(span: i64, fraction: u64) -> i64 {
     ((span as u128 * u128::from(fraction)) >> (32 + WHOLE_BITS)) as i64
-}
-
-/// Of a dispatch's time with so many in service, its own part and that of each other one: alone it would take X(n) / n X(1) of it.
-/// Without a profile the device does one thing at a time.
-fn share(prices: &Prices, count: u32) -> (u64, u64) {
-    if count < 2 {
-        return (ONE, 0);
-    }
-    let equal = ONE / u64::from(count);
-    let own = (u64::from(prices.alone(count)) << (32 - WHOLE.ilog2())).clamp(equal, ONE);
-    (own, (ONE - own) / u64::from(count - 1))
 }

@@ -77,8 +77,8 @@ struct Begun {
     /// Of the device's time that is its own, the part that it spends on positioning that another one has made necessary, and who.
     positioning: u64,
     culprit: u8,
-    /// [`Clocks::total`], [`Clocks::own`] and [`Clocks::net`], and the application's clock, when it began; `None`: it is not in service.
-    since: Option<(i64, i64, i64)>,
+    /// [`Clocks::total`] and [`Clocks::own`], and the application's clock, when it began; `None`: it is not in service.
+    since: Option<(i64, i64)>,
     clock: i128,
 }
 
@@ -151,8 +151,9 @@ pub(crate) struct Blame {
     entries: Vec<Entry>,
     /// By number of the dispatch.
     begun: Vec<Begun>,
-    /// Whose dispatch was the last.
+    /// Whose dispatch was the last, and whose the last one before that was somebody else's.
     last: u16,
+    before: u16,
     /// Whose requests have changed at this instant, and what they were before.
     changed: Vec<(u16, Counts)>,
     /// For the gate to fill.
@@ -167,7 +168,7 @@ impl Blame {
             how,
             is_open: true,
             presence: Presence::default(),
-            clocks: Clocks::new(now, prices),
+            clocks: Clocks::new(now),
             apps: [App::new(AppId::default(), 0)].into(),
             of_app: HashMap::default(),
             recent: (AppId::default(), 0),
@@ -176,6 +177,7 @@ impl Blame {
             entries: Vec::new(),
             begun: Vec::new(),
             last: 0,
+            before: 0,
             changed: Vec::new(),
             parts: Vec::new(),
         }
@@ -261,7 +263,6 @@ impl Blame {
     /// What the device charges is known better.
     pub(crate) fn set_prices(&mut self, now: Time, prices: &Prices) {
         self.advance(now);
-        self.clocks.set_prices(prices);
         self.jumps = jumps(prices);
     }
 
@@ -339,8 +340,9 @@ impl Blame {
         this.dispatches += 1;
         let goes_on = this.goes_on(range.queue, range.offset);
         this.remember(range.queue, range.end);
-        // Alone it would have gone on where it was.
-        let positioning = if goes_on && self.last != index { this.share_of(range.jump) } else { 0 };
+        // Without the last one it would have gone on where it was; of several that came between, none alone is to blame.
+        let is_displaced = goes_on && self.last != index && self.before == index;
+        let positioning = if is_displaced { this.share_of(range.jump) } else { 0 };
         let begun = Begun {
             at: now,
             earlier: 0,
@@ -355,7 +357,9 @@ impl Blame {
             self.begun.resize(id as usize + 1, begun);
         }
         self.begun[id as usize] = begun;
-        self.last = index;
+        if self.last != index {
+            (self.before, self.last) = (self.last, index);
+        }
     }
 
     /// What has been noted of a dispatch is accounted from now on.
@@ -366,7 +370,7 @@ impl Blame {
         let of_first = |part: &&PartOf| self.entries[part.slot as usize].app == index;
         let requests = parts.iter().take_while(of_first).count() as u32;
         let clock = self.apps[usize::from(index)].clock_at(&self.clocks);
-        let since = Some((self.clocks.total, self.clocks.own, self.clocks.net));
+        let since = Some((self.clocks.total, self.clocks.own));
         let earlier = Clocks::ticks(now.since(noted.at));
         let begun = Begun { app: index, requests, earlier, since, clock, ..noted };
         self.begun[id as usize] = begun;
@@ -467,8 +471,10 @@ impl Blame {
         self.apps[0].merge(&gone);
         self.of_app.remove(&gone.app);
         self.of_app.insert(app, index as u16);
-        if usize::from(self.last) == index {
-            self.last = 0;
+        for of in [&mut self.last, &mut self.before] {
+            if usize::from(*of) == index {
+                *of = 0;
+            }
         }
         index as u16
     }

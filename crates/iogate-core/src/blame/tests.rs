@@ -28,16 +28,14 @@ struct Going {
     app: u32,
     requests: i128,
     fraction: u64,
-    culprit: u32,
     began: i128,
-    since: (i128, i128, i128),
+    since: (i128, i128),
 }
 
 /// Who charges what to whom, in 2^-38 ns, walked instant by instant and request by request.
 #[derive(Default)]
 struct Naive {
     now: u64,
-    prices: Prices,
     requests: BTreeMap<SlotId, Known>,
     going: BTreeMap<u32, Going>,
     standing: Option<Standing>,
@@ -48,10 +46,10 @@ struct Naive {
     clocks: BTreeMap<u32, i128>,
     total: i128,
     own: i128,
-    net: i128,
     jumped: BTreeMap<u32, u64>,
     last: BTreeMap<u32, (u32, u64)>,
     last_app: u32,
+    app_before: u32,
     dispatches: BTreeMap<u32, u64>,
 }
 
@@ -78,24 +76,12 @@ impl Naive {
         for (app, weight) in self.going.values().flat_map(|going| &going.weights) {
             *weights.entry(*app).or_default() += i128::from(*weight);
         }
-        let own = match count {
-            0 | 1 => UNIT,
-            count => {
-                let known = count.min(32);
-                let share = |n: i128| (i128::from(self.prices.alone(n as u32)) << 16).clamp(UNIT / n, UNIT);
-                if count > known { (share(32) * 32 / count).max(UNIT / count) } else { share(count) }
-            }
-        };
-        let other = if count > 1 { (UNIT - own) / (count - 1) } else { 0 };
-        let by = |each: i128| -> Vec<(u32, i128)> {
-            weights.iter().map(|(app, weight)| (*app, (span * weight * each) >> 48)).collect()
-        };
-        let equal = by(UNIT / count.max(1));
-        let beside = by(other);
+        let own = UNIT / count.max(1);
+        let equal: Vec<(u32, i128)> =
+            weights.iter().map(|(app, weight)| (*app, (span * weight * own) >> 48)).collect();
         let own_span = if count > 0 { (span * own) >> 32 } else { 0 };
         self.total += span;
         self.own += own_span;
-        self.net += if count > 0 { (span * (own - other)) >> 32 } else { 0 };
         let mut present: BTreeMap<u32, i128> = BTreeMap::new();
         self.requests.values().for_each(|request| *present.entry(request.app).or_default() += 1);
         for (app, n) in &present {
@@ -132,7 +118,7 @@ impl Naive {
                 }
                 (Class::Deferred, _) => self.charge(app, Some(Cause::Share), &times(&equal), all),
                 (Class::Served, _) => {
-                    let others: Vec<_> = beside.iter().copied().filter(|(of, _)| *of != app).collect();
+                    let others: Vec<_> = equal.iter().copied().filter(|(of, _)| *of != app).collect();
                     let mut row = times(&others);
                     let theirs: i128 = others.iter().map(|(_, amount)| amount).sum();
                     row.push((app, part * (span - theirs)));
@@ -149,7 +135,8 @@ impl Naive {
         let goes_on = self.last.get(&app) == Some(&(range.queue, range.offset));
         self.last.insert(app, (range.queue, range.end));
         let jump = range.jump.as_nanos() << 2;
-        let fraction = if goes_on && self.last_app != app && jump > 0 {
+        let is_displaced = goes_on && self.last_app != app && self.app_before == app;
+        let fraction = if is_displaced && jump > 0 {
             ((jump << 20) / self.jumped.get(&app).copied().unwrap_or(0).max(jump)) << 12
         } else {
             0
@@ -165,23 +152,24 @@ impl Naive {
         }
         let requests = slots.iter().take_while(|slot| of(slot).app == app).count() as i128;
         let began = self.clocks.get(&app).copied().unwrap_or(0);
-        let (slots, culprit, since) = (slots.to_vec(), self.last_app, (self.total, self.own, self.net));
+        let (slots, since) = (slots.to_vec(), (self.total, self.own));
         for slot in &slots {
             self.requests.get_mut(slot).unwrap().class = Class::Served;
         }
-        self.last_app = app;
+        if self.last_app != app {
+            (self.app_before, self.last_app) = (self.last_app, app);
+        }
         self.busy.entry(app).or_default();
         *self.dispatches.entry(app).or_default() += 1;
-        self.going.insert(id, Going { slots, weights, app, requests, fraction, culprit, began, since });
+        self.going.insert(id, Going { slots, weights, app, requests, fraction, began, since });
     }
 
     fn charge_positioning(&mut self, going: &Going) {
-        let (total, own, net) = going.since;
+        let (total, own) = going.since;
         if self.total > total {
             let part = (self.clocks[&going.app] - going.began) / (self.total - total);
             let of = |clock: i128| ((part * clock * i128::from(going.fraction)) >> 32) * going.requests;
-            let (own, net) = (of(self.own - own), of(self.net - net));
-            self.charge(going.app, Some(Cause::Positioning), &[(going.culprit, net), (going.app, -net)], own);
+            self.charge(going.app, Some(Cause::Positioning), &[], of(self.own - own));
         }
     }
 
@@ -259,7 +247,7 @@ struct Both {
 
 impl Both {
     fn new(prices: Prices) -> Both {
-        let naive = Naive { prices, ..Naive::default() };
+        let naive = Naive::default();
         let blame = Blame::new(Time::ZERO, Accounting::Exact, &prices);
         let seen = BTreeSet::new();
         Both { blame, naive, now: Time::ZERO, slots: 0, dispatches: 0, ends: [[0; 4]; 8], seen }
