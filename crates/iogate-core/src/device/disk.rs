@@ -110,7 +110,7 @@ pub(super) struct Position {
 pub(super) struct Aim {
     pub(super) cylinder: u64,
     track: u64,
-    angle_ns: u64,
+    pub(super) angle_ns: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -289,6 +289,17 @@ impl Disk {
             _ if cylinders == 0 => self.track_ns.get() - self.revolution_ns.get(),
             Op::Read => self.read_curve.ns(cylinders),
             Op::Write => self.write_curve.ns(cylinders),
+        }
+    }
+
+    /// Whether the arm takes no longer than `ns` from one position to another.
+    pub(super) fn arm_reaches(&self, from: Aim, target: Aim, op: Op, ns: u64) -> bool {
+        let cylinders = from.cylinder.abs_diff(target.cylinder);
+        match op {
+            _ if from.track == target.track => true,
+            _ if cylinders == 0 => self.track_ns.get() - self.revolution_ns.get() <= ns,
+            Op::Read => self.read_curve.reaches(cylinders, ns),
+            Op::Write => self.write_curve.reaches(cylinders, ns),
         }
     }
 
