@@ -477,12 +477,20 @@ impl Gate {
             + self.accounts_bytes()
     }
 
+    #[inline]
     fn advance(&mut self, now: Time) -> Time {
         self.now = self.now.max(now);
         if self.edge < Time::MAX || self.blame.is_some() {
-            self.account_until(self.now);
+            self.account_up_to_now();
         }
         self.now
+    }
+
+    /// Apart, so that those without accounts pay nothing for them.
+    #[cold]
+    #[inline(never)]
+    fn account_up_to_now(&mut self) {
+        self.account_until(self.now);
     }
 
     /// The scheduler waits, and the policy may have something earlier. What the scheduler has waits for nothing of the policy's, unless it

@@ -16,19 +16,19 @@ use super::block::{Io, JOURNAL, Owner};
 use crate::elevator::{Choice, Elevator, ElevatorConfig, Entry, Threads};
 use crate::slab::Slab;
 
-/// Pieces of a transfer, of which there is nearly always one: address and length.
-#[derive(Debug, Default)]
-struct Pieces {
+/// A transfer in an elevator. There may be many, and each is looked at only twice: small.
+struct Held {
+    io: Io,
+    thread: u64,
+    /// The first of its pieces, of which there is nearly always one, and the others: address and length.
     first: Option<(u64, u64)>,
     others: Vec<(u64, u64)>,
 }
 
-impl Pieces {
-    fn push(&mut self, piece: (u64, u64)) {
-        match self.first {
-            None => self.first = Some(piece),
-            Some(_) => self.others.push(piece),
-        }
+impl Held {
+    fn entry(&self, id: u32) -> Entry {
+        let Io { op, waited_for, bytes, .. } = self.io;
+        Entry { id, op, waited_for, thread: self.thread, address: self.first.map_or(0, |(address, _)| address), bytes }
     }
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Ordered {
     threads: Threads,
     pool: Slab<()>,
     taken: HashMap<u64, u32>,
-    held: Slab<(Io, Entry, Pieces)>,
+    held: Slab<Held>,
     /// In no order; no more than there are slots, and one of each owner.
     inside: Vec<(Owner, Entry)>,
     slots: usize,
@@ -87,6 +87,15 @@ impl Lift {
         }
     }
 
+    /// Whether nothing is there that could go to the device.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        match self {
+            Lift::Arrived(arrived) => arrived.is_empty(),
+            Lift::Elevator(_) => false,
+        }
+    }
+
     /// What goes to the device now. If it has its place already, its pieces are added to `placed`.
     pub(super) fn next(&mut self, now: Time, placed: &mut Vec<Transfer>) -> Option<Io> {
         match self {
@@ -125,15 +134,15 @@ impl Lift {
 impl Ordered {
     fn submit(&mut self, now: Time, io: Io, placement: &mut Placement) {
         let thread = self.thread(&io);
-        let mut pieces = Pieces::default();
-        placement.for_each_piece(io.op, io.file, io.offset, io.bytes, |at, bytes| pieces.push((at, bytes)));
-        let address = pieces.first.map_or(0, |(address, _)| address);
-        let Io { op, waited_for, bytes, .. } = io;
-        let entry = Entry { id: 0, op, waited_for, thread, address, bytes };
-        let id = self.held.add((io, entry, pieces));
-        let entry = Entry { id, ..entry };
-        self.held[id].1 = entry;
-        self.elevator.add(now, entry);
+        let mut held = Held { io, thread, first: None, others: Vec::new() };
+        placement.for_each_piece(io.op, io.file, io.offset, io.bytes, |address, bytes| {
+            match held.first {
+                None => held.first = Some((address, bytes)),
+                Some(_) => held.others.push((address, bytes)),
+            }
+        });
+        let id = self.held.add(held);
+        self.elevator.add(now, self.held[id].entry(id));
     }
 
     /// Who submits it.
@@ -156,10 +165,11 @@ impl Ordered {
         }
         match self.elevator.next(now) {
             Choice::Begin(id) => {
-                let (io, entry, pieces) = &mut self.held[id];
-                let (io, entry, Pieces { first, others }) = (*io, *entry, std::mem::take(pieces));
+                let held = &mut self.held[id];
+                let (io, entry) = (held.io, held.entry(id));
                 let transfer = |(address, bytes)| Transfer { op: io.op, address, bytes };
-                placed.extend(first.into_iter().chain(others).map(transfer));
+                let others = std::mem::take(&mut held.others);
+                placed.extend(held.first.into_iter().chain(others).map(transfer));
                 self.held.free(id);
                 self.inside.push((io.owner, entry));
                 Some(io)

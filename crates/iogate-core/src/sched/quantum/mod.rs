@@ -319,7 +319,9 @@ impl<D: Discipline> Quantum<D> {
 
     /// Takes the run walked last out of its queue.
     fn serve(&mut self, queue: QueueId, run: Run, pending: &mut Pending) {
-        self.continued.retain(|other| *other != queue.0);
+        if !self.continued.is_empty() {
+            self.continued.retain(|other| *other != queue.0);
+        }
         let (app, end) = (pending.slot(run.first).app, run.end());
         let this = &mut self.queues[queue.index()];
         pending.take_run(|pending, slot| this.arrivals.remove(pending, slot));
