@@ -316,8 +316,11 @@ impl Cache {
                 break;
             }
         }
-        let wake = [self.throttle.wake(), self.files.wake(self.config.wake)].into_iter().flatten().min();
-        wake.map_or(Step::Idle, Step::WaitUntil)
+        match (self.throttle.wake(), self.files.wake(self.config.wake)) {
+            (None, None) => Step::Idle,
+            (Some(at), None) | (None, Some(at)) => Step::WaitUntil(at),
+            (Some(throttle), Some(files)) => Step::WaitUntil(throttle.min(files)),
+        }
     }
 
     /// A transfer, or a flush, has ended.

@@ -9,7 +9,7 @@ use iogate_core::{
 };
 
 use super::process::Waiting;
-use super::{Arrived, Event, Message, SimError, World};
+use super::{Arrived, Event, Message, NO_CALL, SimError, World};
 use crate::rng::mix;
 use crate::scenario::Spread;
 use crate::workload::Call;
@@ -67,6 +67,12 @@ impl Piece {
     /// Whether it carries nothing, and asks for what was written to be durable.
     fn is_commit(&self) -> bool {
         self.bytes == 0
+    }
+
+    /// The reply to it; it is this piece.
+    pub(super) fn reply(&self, piece: u32) -> Message {
+        let call = if let Parent::Call(call) = self.parent { call } else { NO_CALL };
+        Message::Reply { piece, call }
     }
 
     /// Bytes of data that the request carries, and those that its answer does.
@@ -230,7 +236,7 @@ impl World<'_> {
     pub(super) fn bytes_of(&self, message: Message) -> u64 {
         match message {
             Message::Request(piece) => self.pieces[piece].data().0,
-            Message::Reply(piece) => self.pieces[piece].data().1,
+            Message::Reply { piece, .. } => self.pieces[piece].data().1,
             Message::List(list) => self.list_messages[list].data.0,
             Message::ListReply(list) => self.list_messages[list].data.1,
             Message::Note(note) => self.notes[note].bytes,
@@ -451,7 +457,7 @@ impl World<'_> {
                 continue;
             }
             let (_, data) = piece.data();
-            self.net.send(&mut self.queue, node, piece.from, data, Message::Reply(index));
+            self.net.send(&mut self.queue, node, piece.from, data, piece.reply(index));
         }
         gate.complete(clock, id, Outcome::Done { bytes });
         self.touch(node);
@@ -459,17 +465,18 @@ impl World<'_> {
         done_here.into_iter().try_for_each(|piece| self.replied(piece))
     }
 
-    /// Counts a reply that has reached its receiver's port, unless more than that happens when it has come in. It does not while others
+    /// Counts a reply of a call (or none) that has reached the port of `to`, unless more than that happens when it has come in. It does not while others
     /// are to come for the same call or dispatch: they come through the same port, and so after it. Saves an event for each.
-    pub(super) fn counted_early(&mut self, piece: u32) -> bool {
-        let Piece { parent, from, .. } = self.pieces[piece];
-        if self.nodes[from as usize].slots.is_some() {
+    pub(super) fn counted_early(&mut self, piece: u32, call: u32, to: u32) -> bool {
+        if self.nodes[to as usize].slots.is_some() {
             return false;
         }
-        let open = match parent {
-            Parent::Call(call) => &mut self.calls[call].open,
-            Parent::Dispatch { node, id } => &mut self.nodes[node as usize].open[id.0 as usize],
-            _ => return false,
+        let open = if call != NO_CALL {
+            &mut self.calls[call].open
+        } else if let Parent::Dispatch { node, id } = self.pieces[piece].parent {
+            &mut self.nodes[node as usize].open[id.0 as usize]
+        } else {
+            return false;
         };
         if *open == 1 {
             return false;
