@@ -39,6 +39,7 @@ mod placement;
 mod preset;
 mod raid0;
 mod ratio;
+mod recency;
 mod seek;
 mod spec;
 mod station;

@@ -491,6 +491,13 @@ impl Pending {
         self.walk_from(place, (offset, bytes, first), cap)
     }
 
+    /// The same as a walk along a run of one request, if that is known.
+    pub(crate) fn note_run_of_one(&mut self, slot: SlotId, goes_on: bool) {
+        self.run.clear();
+        self.run.push(slot);
+        self.run_goes_on = goes_on;
+    }
+
     /// Walks the first run of a queue.
     pub(crate) fn walk_first(&mut self, queue: QueueId, cap: RunCap) -> Option<Run> {
         let place = self.arena.begin(self.tree(queue));

@@ -42,8 +42,7 @@ pub(super) enum Lift {
 pub(super) struct Ordered {
     elevator: Box<dyn Elevator + Send>,
     threads: Threads,
-    pool: Slab<()>,
-    taken: HashMap<u64, u32>,
+    pool: Pool,
     held: Slab<Held>,
     /// In no order; no more than there are slots, and one of each owner.
     inside: Vec<(Owner, Entry)>,
@@ -51,6 +50,55 @@ pub(super) struct Ordered {
     /// When it is to be asked again, and what of that has been said.
     wait: Time,
     said: Time,
+}
+
+/// Threads of a pool, and which requests have one.
+struct Pool {
+    threads: Slab<()>,
+    /// Of requests with small numbers, as dispatches have; [`IDLE`] where there is none.
+    few: Vec<u32>,
+    others: HashMap<u64, u32>,
+}
+
+/// Requests below this number are found without a search.
+const FEW_REQUESTS: u64 = 4_096;
+/// In place of the thread of a request that has none.
+const IDLE: u32 = u32::MAX;
+
+impl Default for Pool {
+    fn default() -> Pool {
+        Pool { threads: Slab::new(), few: Vec::new(), others: HashMap::default() }
+    }
+}
+
+impl Pool {
+    /// The thread of a request.
+    fn take(&mut self, request: u64) -> u32 {
+        let thread = if request < FEW_REQUESTS {
+            let request = request as usize;
+            if self.few.len() <= request {
+                self.few.resize(request + 1, IDLE);
+            }
+            &mut self.few[request]
+        } else {
+            self.others.entry(request).or_insert(IDLE)
+        };
+        if *thread == IDLE {
+            *thread = self.threads.add(());
+        }
+        *thread
+    }
+
+    /// A request needs its thread no more, if it has one.
+    fn give_back(&mut self, request: u64) {
+        let thread = match self.few.get_mut(request as usize) {
+            Some(thread) => std::mem::replace(thread, IDLE),
+            None => self.others.remove(&request).unwrap_or(IDLE),
+        };
+        if thread != IDLE {
+            self.threads.free(thread);
+        }
+    }
 }
 
 impl Lift {
@@ -64,8 +112,7 @@ impl Lift {
         Lift::Elevator(Box::new(Ordered {
             elevator: config.build(),
             threads,
-            pool: Slab::new(),
-            taken: HashMap::default(),
+            pool: Pool::default(),
             held: Slab::new(),
             inside: Vec::new(),
             slots: slots.max(1) as usize,
@@ -117,9 +164,7 @@ impl Lift {
     /// A request has been answered: its thread is idle.
     pub(super) fn let_go(&mut self, request: u64) {
         let Lift::Elevator(this) = self else { return };
-        if let Some(thread) = this.taken.remove(&request) {
-            this.pool.free(thread);
-        }
+        this.pool.give_back(request);
     }
 
     /// When to ask again, if that has not been said.
@@ -154,8 +199,7 @@ impl Ordered {
         if !io.waited_for && io.op == iogate_core::Op::Write {
             return 0;
         }
-        let pool = &mut self.pool;
-        (*self.taken.entry(io.request).or_insert_with(|| pool.add(()))).into()
+        self.pool.take(io.request).into()
     }
 
     fn next(&mut self, now: Time, placed: &mut Vec<Transfer>) -> Option<Io> {
