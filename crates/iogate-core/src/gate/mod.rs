@@ -229,6 +229,11 @@ impl Gate {
         self.pending.stats = Stats::sums_only();
     }
 
+    /// Makes room for so many requests, so that growing does not copy what is there again and again: for who knows that they will come.
+    pub fn reserve(&mut self, requests: usize) {
+        self.pending.reserve(requests.min(self.config.queue_max as usize));
+    }
+
     /// Takes a request. Its id is handed back in [`Gate::parts`] and must not be reused before the request is done.
     ///
     /// # Errors

@@ -227,6 +227,12 @@ impl Pending {
             + (self.run.capacity() + self.taken.capacity() + self.free_files.capacity()) * size_of::<u32>()
     }
 
+    /// Makes room for so many requests.
+    pub(crate) fn reserve(&mut self, requests: usize) {
+        self.slots.reserve(requests);
+        self.asides.reserve(requests);
+    }
+
     #[inline]
     pub(crate) fn slot(&self, slot: SlotId) -> &Slot {
         &self.slots[slot as usize]

@@ -152,6 +152,10 @@ impl Queue {
     fn insert(&mut self, now: Time, age: u64, entry: &Entry) {
         let place = (entry.address, age);
         let index = self.first_from(place);
+        // A thread most often has one at a time, and there are many threads.
+        if self.sorted.capacity() == 0 {
+            self.sorted.reserve_exact(1);
+        }
         self.sorted.insert(index, Waiting { place, id: entry.id, added: now, bytes: entry.bytes });
     }
 

@@ -72,6 +72,11 @@ impl<E: Copy> EventQueue<E> {
         }
     }
 
+    /// Makes room for so many more events.
+    pub(super) fn reserve(&mut self, more: usize) {
+        self.slots.reserve(more);
+    }
+
     /// The present time: that which [`EventQueue::go_on_to`] was told last.
     pub(super) fn now(&self) -> Time {
         self.now

@@ -293,6 +293,8 @@ struct World<'a> {
     has_own: bool,
     /// Whether all applications have ended.
     have_ended: bool,
+    /// Whether a call has been issued.
+    has_called: bool,
 }
 
 impl World<'_> {

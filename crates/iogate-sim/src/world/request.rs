@@ -14,6 +14,9 @@ use crate::rng::mix;
 use crate::scenario::Spread;
 use crate::workload::Call;
 
+/// Requests that memory is taken for before they come, at most: a few MB.
+const EXPECTED_MAX: usize = 1 << 15;
+
 /// A call in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallRun {
@@ -139,7 +142,21 @@ impl World<'_> {
             }
         }
         self.calls[run].open = open;
+        if !std::mem::replace(&mut self.has_called, true) {
+            self.make_room(open);
+        }
         if cached { self.ask_cache(node) } else { Ok(()) }
+    }
+
+    /// The first call has become so many requests: if each process does as much at the same time, this many are under way. Their records
+    /// have their memory at once, as growing would copy them again and again.
+    fn make_room(&mut self, requests: u32) {
+        let all = (requests as usize * self.processes.len()).min(EXPECTED_MAX);
+        self.pieces.reserve(all);
+        self.queue.reserve(all);
+        let servers = self.first_server() as usize..self.layers[self.layers.len() - 1] as usize;
+        let each = all.div_ceil(servers.len().max(1));
+        self.nodes[servers].iter_mut().filter_map(|node| node.gate.as_mut()).for_each(|gate| gate.reserve(each));
     }
 
     /// A process, as of now.
