@@ -231,6 +231,7 @@ impl Pending {
     pub(crate) fn reserve(&mut self, requests: usize) {
         self.slots.reserve(requests);
         self.asides.reserve(requests);
+        self.arena.reserve(requests);
     }
 
     #[inline]
