@@ -28,7 +28,14 @@ struct Held {
 impl Held {
     fn entry(&self, id: u32) -> Entry {
         let Io { op, waited_for, bytes, .. } = self.io;
-        Entry { id, op, waited_for, thread: self.thread, address: self.first.map_or(0, |(address, _)| address), bytes }
+        Entry {
+            id,
+            op,
+            waited_for,
+            thread: self.thread,
+            address: self.first.map_or(0, |(address, _)| address),
+            bytes,
+        }
     }
 }
 
@@ -180,11 +187,9 @@ impl Ordered {
     fn submit(&mut self, now: Time, io: Io, placement: &mut Placement) {
         let thread = self.thread(&io);
         let mut held = Held { io, thread, first: None, others: Vec::new() };
-        placement.for_each_piece(io.op, io.file, io.offset, io.bytes, |address, bytes| {
-            match held.first {
-                None => held.first = Some((address, bytes)),
-                Some(_) => held.others.push((address, bytes)),
-            }
+        placement.for_each_piece(io.op, io.file, io.offset, io.bytes, |address, bytes| match held.first {
+            None => held.first = Some((address, bytes)),
+            Some(_) => held.others.push((address, bytes)),
         });
         let id = self.held.add(held);
         self.elevator.add(now, self.held[id].entry(id));

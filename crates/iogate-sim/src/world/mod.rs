@@ -229,10 +229,7 @@ enum Message {
     /// A request on its way to the next layer.
     Request(u32),
     /// Its reply on the way back, and the call that it belongs to, or [`NO_CALL`]: to count it, the request need not be looked at.
-    Reply {
-        piece: u32,
-        call: u32,
-    },
+    Reply { piece: u32, call: u32 },
     /// Several requests on their way to the next layer.
     List(u32),
     /// The reply to all of them.

@@ -156,7 +156,10 @@ impl World<'_> {
         self.queue.reserve(all);
         let servers = self.first_server() as usize..self.layers[self.layers.len() - 1] as usize;
         let each = all.div_ceil(servers.len().max(1));
-        self.nodes[servers].iter_mut().filter_map(|node| node.gate.as_mut()).for_each(|gate| gate.reserve(each));
+        self.nodes[servers]
+            .iter_mut()
+            .filter_map(|node| node.gate.as_mut())
+            .for_each(|gate| gate.reserve(each));
     }
 
     /// A process, as of now.

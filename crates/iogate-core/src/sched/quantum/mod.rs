@@ -527,7 +527,11 @@ impl<D: Discipline> Scheduler for Quantum<D> {
                 let granted = formed.quantum_at(this.clock);
                 if formed.run.requests == 1 {
                     // Most often it is one request, which is known.
-                    debug_assert_eq!(pending.walk_first(queue, self.cap), Some(formed.run), "as a walk finds it");
+                    debug_assert_eq!(
+                        pending.walk_first(queue, self.cap),
+                        Some(formed.run),
+                        "as a walk finds it"
+                    );
                     debug_assert_eq!(pending.run_goes_on, formed.goes_on, "as a walk finds it");
                     pending.note_run_of_one(formed.run.first, formed.goes_on);
                 } else {
