@@ -422,6 +422,7 @@ impl World<'_> {
     fn carry_out(&mut self, node: u32, dispatch: &Dispatch) -> Result<(), SimError> {
         let Dispatch { id, file, op, offset, bytes, .. } = *dispatch;
         let this = &mut self.nodes[node as usize];
+        this.note_first(id);
         if this.block.is_some() {
             return self.store(node, dispatch);
         }
@@ -455,9 +456,12 @@ impl World<'_> {
         let server = this.block.as_ref().map(|_| node - first_server);
         let mut bytes = 0;
         let (mut done_here, mut regions) = (Vec::new(), Vec::new());
+        // Known beside the gate: so the processor fetches the request while it still fetches the gate's record of it.
+        let mut first = Some(this.firsts[id.0 as usize]);
         for part in gate.parts(id) {
             bytes += u64::from(part.bytes);
-            let index = part.request.0 as u32;
+            let index = first.take().unwrap_or(part.request.0 as u32);
+            debug_assert_eq!(u64::from(index), part.request.0, "the first was noted");
             let piece = &mut self.pieces[index];
             piece.left -= part.bytes;
             if piece.left > 0 {
