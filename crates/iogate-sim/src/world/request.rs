@@ -489,8 +489,8 @@ impl World<'_> {
         done_here.into_iter().try_for_each(|piece| self.replied(piece))
     }
 
-    /// Counts a reply of a call (or none) that has reached the port of `to`, unless more than that happens when it has come in. It does not while others
-    /// are to come for the same call or dispatch: they come through the same port, and so after it. Saves an event for each.
+    /// Counts a reply of a call (or none) that has reached the port of `to`, unless more than that happens when it has come in. It does not
+    /// while others are to come for the same call or dispatch: they come through the same port, and so after it. Saves an event for each.
     pub(super) fn counted_early(&mut self, piece: u32, call: u32, to: u32) -> bool {
         if self.nodes[to as usize].slots.is_some() {
             return false;
