@@ -1,6 +1,7 @@
 //! Priority queues of small indices whose keys change.
 
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 
 const ABSENT: u32 = u32::MAX;
 
@@ -81,10 +82,13 @@ impl<K: Ord + Copy> Heap<K> {
             self.0.push((key, index));
             places.0[index as usize] = self.0.len() as u32 - 1;
             self.up(places, self.0.len() - 1);
-        } else if self.0[at as usize].0 != key {
-            self.0[at as usize].0 = key;
-            self.up(places, at as usize);
-            self.down(places, places.0[index as usize] as usize);
+        } else {
+            let old = core::mem::replace(&mut self.0[at as usize].0, key);
+            match key.cmp(&old) {
+                Ordering::Less => self.up(places, at as usize),
+                Ordering::Equal => {}
+                Ordering::Greater => self.down(places, at as usize),
+            }
         }
     }
 

@@ -26,6 +26,11 @@ impl<T> Slab<T> {
         }
     }
 
+    /// Makes room for so many more values.
+    pub(crate) fn reserve(&mut self, more: usize) {
+        self.slots.reserve(more);
+    }
+
     /// Frees a slot; its value stays until the slot is used again.
     pub(crate) fn free(&mut self, slot: u32) {
         self.free.push(slot);

@@ -28,8 +28,15 @@ pub struct CommandQueue {
     disk: Disk,
     depth: usize,
     age_limit: Span,
-    /// What it holds, in the order of arrival.
+    /// What it holds, in slots that are used again.
     commands: Vec<Command>,
+    free: Vec<u32>,
+    /// Their slots in the order of arrival; beside each where it reads, to find what goes on where the head reads ahead.
+    order: Vec<u32>,
+    reads: Vec<u64>,
+    /// Those that wait for the arm by their angles, and those of one angle in the order of arrival: so they come under the head.
+    by_angle: Vec<(u32, u32)>,
+    arrivals: u64,
     /// How many of them wait for room in the write cache.
     stalled: usize,
     /// What the arm is at, and until when: a command, or the write cache.
@@ -40,9 +47,14 @@ pub struct CommandQueue {
     clock: Time,
 }
 
+/// In place of where a command reads that does not wait for the arm with a read: no segment reaches there.
+const NO_READ: u64 = u64::MAX;
+
 #[derive(Clone, Copy, Debug)]
 struct Command {
     tag: u64,
+    /// Its number in the order of arrival.
+    number: u64,
     op: Op,
     address: u64,
     end: u64,
@@ -57,9 +69,14 @@ struct Command {
 /// What the arm does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Choice {
-    Command(usize),
+    /// By its slot.
+    Command(u32),
     Range(usize),
 }
+
+/// The best that has been found: when it is reached, its number (that of a range of the write cache is larger than any command's), and
+/// what it is. Of those reached at the same time the first is taken, so that the order of arrival decides.
+type Best = Option<(u64, u64, Choice)>;
 
 impl CommandQueue {
     /// `disk` with room for `depth` commands (at least one), none of which waits much longer than `age_limit`.
@@ -70,6 +87,11 @@ impl CommandQueue {
             depth,
             age_limit,
             commands: Vec::with_capacity(depth),
+            free: Vec::with_capacity(depth),
+            order: Vec::with_capacity(depth),
+            reads: Vec::with_capacity(depth),
+            by_angle: Vec::with_capacity(depth),
+            arrivals: 0,
             stalled: 0,
             at_work: None,
             answers: VecDeque::with_capacity(depth),
@@ -83,65 +105,138 @@ impl CommandQueue {
         command.op == Op::Write && self.disk.write_cache().is_enabled()
     }
 
-    fn candidates(&self) -> &[Command] {
-        &self.commands[..self.commands.len().min(self.depth)]
+    fn command(&self, slot: u32) -> &Command {
+        &self.commands[slot as usize]
+    }
+
+    /// The slots of those that may be chosen, in the order of arrival.
+    fn candidates(&self) -> &[u32] {
+        &self.order[..self.order.len().min(self.depth)]
+    }
+
+    /// Adds a command.
+    fn add(&mut self, command: Command) {
+        let is_stalled = self.is_stalled(&command);
+        self.stalled += usize::from(is_stalled);
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.commands[slot as usize] = command;
+                slot
+            }
+            None => {
+                self.commands.push(command);
+                self.commands.len() as u32 - 1
+            }
+        };
+        self.order.push(slot);
+        self.reads.push(if command.op == Op::Read { command.address } else { NO_READ });
+        if !is_stalled {
+            // No revolution takes longer than 32 bits of nanoseconds.
+            let angle = command.start.angle_ns as u32;
+            let index = self.by_angle.partition_point(|(other, _)| *other <= angle);
+            self.by_angle.insert(index, (angle, slot));
+        }
+    }
+
+    /// Takes a command out.
+    fn remove(&mut self, slot: u32) -> Command {
+        let command = *self.command(slot);
+        if let Some(index) = self.order.iter().position(|other| *other == slot) {
+            self.order.remove(index);
+            self.reads.remove(index);
+        }
+        if self.is_stalled(&command) {
+            self.stalled -= 1;
+        } else {
+            let angle = command.start.angle_ns as u32;
+            let first = self.by_angle.partition_point(|(other, _)| *other < angle);
+            if let Some(index) = self.by_angle[first..].iter().position(|(_, other)| *other == slot) {
+                self.by_angle.remove(first + index);
+            }
+        }
+        self.free.push(slot);
+        command
     }
 
     /// What the arm does from `now` on: what its head reaches first, but for what has waited too long.
     fn choose(&self, now: Time) -> Option<Choice> {
-        let makes_room = match self.candidates().first() {
-            Some(oldest) if now.since(oldest.arrived) > self.age_limit => {
-                if !self.is_stalled(oldest) {
-                    return Some(Choice::Command(0));
-                }
-                // Nothing but room in the cache helps it, and what streams would be reached first for ever.
-                true
+        let mut makes_room = false;
+        if let Some(&slot) = self.order.first()
+            && now.since(self.command(slot).arrived) > self.age_limit
+        {
+            if !self.is_stalled(self.command(slot)) {
+                return Some(Choice::Command(slot));
             }
-            _ => false,
-        };
-        let now_ns = now.as_nanos();
-        let (disk, head) = (&self.disk, self.disk.aim(self.disk.head_at(now_ns)));
-        let angle_ns = disk.angle_ns(now_ns);
-        // Of equals the first, so that the order of arrival decides.
-        let mut best: Option<(u64, Choice)> = None;
-        // From which distance on the arm alone takes longer than the best takes.
-        let mut too_far = [u64::MAX; 2];
-        let mut consider = |choice, ready: Time, start: Aim, op: Op, streams: bool| {
-            let is_late = |ns: u64| best.is_some_and(|(best_ns, _)| ns >= best_ns);
-            let ready_ns = ready.max(now).as_nanos();
-            let at_ns = if streams {
-                ready_ns
-            } else {
-                // Most need not be looked at closely: the platter alone brings them too late, or the arm does.
-                let from_ns = if ready <= now { angle_ns } else { disk.angle_ns(ready_ns) };
-                let cylinders = head.cylinder.abs_diff(start.cylinder);
-                let too_far = &mut too_far[op as usize];
-                if cylinders >= *too_far || is_late(ready_ns.saturating_add(disk.turn_ns(from_ns, start))) {
-                    return;
-                }
-                let arm_ns = disk.arm_ns(head, start, op);
-                if cylinders > 0 && is_late(now_ns.saturating_add(arm_ns)) {
-                    *too_far = cylinders;
-                    return;
-                }
-                disk.turned_at(ready_ns.saturating_add(arm_ns), start)
-            };
-            if !is_late(at_ns) {
-                best = Some((at_ns, choice));
+            // Nothing but room in the cache helps it, and what streams would be reached first for ever.
+            makes_room = true;
+        }
+        if self.by_angle.is_empty() && self.disk.write_cache().is_empty() {
+            return None;
+        }
+        let reach = Reach::new(&self.disk, now);
+        let mut best: Best = None;
+        if !makes_room && !self.by_angle.is_empty() {
+            self.choose_command(&reach, &mut best);
+        }
+        let mut consider = reach.consider();
+        for (index, &(address, _)) in self.disk.write_cache().ranges().iter().enumerate() {
+            let start = self.disk.aim(self.disk.position(address));
+            consider(&mut best, (u64::MAX, Choice::Range(index)), now, start, Op::Write);
+        }
+        best.map(|(.., choice)| choice)
+    }
+
+    /// The command that the head reaches first, of those that wait for the arm.
+    fn choose_command(&self, reach: &Reach, best: &mut Best) {
+        let candidates = self.candidates();
+        // Where the head reads ahead nothing is to be positioned. Of those that read there the first is ready first.
+        if let Some(ahead) = self.disk.reading_ahead()
+            && let Some(index) = self.reads[..candidates.len()].iter().position(|at| ahead.reaches(*at))
+        {
+            let Command { number, ready, .. } = *self.command(candidates[index]);
+            *best = Some((ready.max(reach.now).as_nanos(), number, Choice::Command(candidates[index])));
+        }
+        // Who comes later is ready later: the ends of what has come and of what is ready, by numbers.
+        let ready = candidates.iter().rposition(|slot| self.command(*slot).ready <= reach.now);
+        let ready = ready.map_or(0, |index| index + 1);
+        let end = self.order.get(ready).map_or(u64::MAX, |slot| self.command(*slot).number);
+        if !self.first_in_this_turn(reach, end, best) {
+            self.consider_all(reach, &candidates[..ready], best);
+        }
+        self.consider_all(reach, &candidates[ready..], best);
+    }
+
+    /// Looks for what the head reaches before the platter has turned once, of the commands with numbers below `end`: in the order in
+    /// which they come by, the first whose track the arm reaches in time. Whether nothing that takes longer needs to be looked at.
+    fn first_in_this_turn(&self, reach: &Reach, end: u64, best: &mut Best) -> bool {
+        let &Reach { disk, now_ns, head, angle_ns, .. } = reach;
+        let from = self.by_angle.partition_point(|(angle, _)| u64::from(*angle) < angle_ns);
+        let (again, now) = self.by_angle.split_at(from);
+        for &(_, slot) in now.iter().chain(again) {
+            let Command { number, start, op, .. } = *self.command(slot);
+            let turn_ns = disk.turn_ns(angle_ns, start);
+            let at_ns = now_ns.saturating_add(turn_ns);
+            if best.is_some_and(|(best_ns, ..)| at_ns > best_ns) {
+                return true;
             }
-        };
-        let ahead = disk.reading_ahead();
-        for (index, command) in self.candidates().iter().enumerate() {
-            if !makes_room && !self.is_stalled(command) {
-                let goes_on = ahead.is_some_and(|segment| segment.reaches(command.address));
-                let streams = command.op == Op::Read && goes_on;
-                consider(Choice::Command(index), command.ready, command.start, command.op, streams);
+            if number < end && disk.arm_reaches(head, start, op, turn_ns) {
+                take_if_first(best, (at_ns, number, Choice::Command(slot)));
+                return true;
             }
         }
-        for (index, &(address, _)) in disk.write_cache().ranges().iter().enumerate() {
-            consider(Choice::Range(index), now, disk.aim(disk.position(address)), Op::Write, false);
+        false
+    }
+
+    /// Considers commands one after the other.
+    fn consider_all(&self, reach: &Reach, slots: &[u32], best: &mut Best) {
+        let mut consider = reach.consider();
+        for &slot in slots {
+            let command = self.command(slot);
+            if !self.is_stalled(command) {
+                let Command { number, ready, start, op, .. } = *command;
+                consider(best, (number, Choice::Command(slot)), ready, start, op);
+            }
         }
-        best.map(|(_, choice)| choice)
     }
 
     /// Lets the arm go on at `now`, if it is free.
@@ -151,8 +246,8 @@ impl CommandQueue {
         }
         self.at_work = self.choose(now).map(|choice| match choice {
             Choice::Range(index) => (Time::from_nanos(self.disk.put(now.as_nanos(), index)), None),
-            Choice::Command(index) => {
-                let Command { tag, op, address, end, wrapped, ready, .. } = self.commands.remove(index);
+            Choice::Command(slot) => {
+                let Command { tag, op, address, end, wrapped, ready, .. } = self.remove(slot);
                 let mut done_ns = self.disk.carry_out(ready.max(now).as_nanos(), op, address, end);
                 if wrapped > 0 {
                     done_ns = self.disk.carry_out(done_ns, op, 0, wrapped);
@@ -184,20 +279,68 @@ impl CommandQueue {
     /// Takes writes into the cache that it has room for, in the order of arrival.
     fn take_in(&mut self, now: Time) {
         while self.stalled > 0
-            && let Some(index) = self.candidates().iter().position(|command| self.is_stalled(command))
+            && let Some(&slot) = self.candidates().iter().find(|slot| self.is_stalled(self.command(**slot)))
         {
-            let Command { tag, address, end, wrapped, ready, .. } = self.commands[index];
+            let Command { tag, address, end, wrapped, ready, .. } = *self.command(slot);
             if !self.disk.write_cache().has_room(end - address + wrapped) {
                 return;
             }
-            self.commands.remove(index);
-            self.stalled -= 1;
+            self.remove(slot);
             let from = ready.max(now);
             self.disk.hold(from.as_nanos(), address, end);
             if wrapped > 0 {
                 self.disk.hold(from.as_nanos(), 0, wrapped);
             }
             self.answer(from, tag, end - address + wrapped);
+        }
+    }
+}
+
+/// Takes what is found in place of the best, if it is reached before that.
+fn take_if_first(best: &mut Best, found: (u64, u64, Choice)) {
+    if best.is_none_or(|(best_ns, number, _)| (found.0, found.1) < (best_ns, number)) {
+        *best = Some(found);
+    }
+}
+
+/// From where and when the arm goes on.
+struct Reach<'a> {
+    disk: &'a Disk,
+    now: Time,
+    now_ns: u64,
+    head: Aim,
+    angle_ns: u64,
+}
+
+impl<'a> Reach<'a> {
+    fn new(disk: &'a Disk, now: Time) -> Reach<'a> {
+        let now_ns = now.as_nanos();
+        let head = disk.aim(disk.head_at(now_ns));
+        Reach { disk, now, now_ns, head, angle_ns: disk.angle_ns(now_ns) }
+    }
+
+    /// Works out when something is reached, if that may be before the best: a number and what it is, from when on, where, and how.
+    fn consider(&self) -> impl FnMut(&mut Best, (u64, Choice), Time, Aim, Op) {
+        let &Reach { disk, now, now_ns, head, angle_ns } = self;
+        // From which distance on the arm alone takes longer than the best takes.
+        let mut too_far = [u64::MAX; 2];
+        move |best, (number, choice), ready, start, op| {
+            let is_late = |ns: u64| best.is_some_and(|(best_ns, ..)| ns > best_ns);
+            let ready_ns = ready.max(now).as_nanos();
+            // Most need not be looked at closely: the platter alone brings them too late, or the arm does.
+            let from_ns = if ready <= now { angle_ns } else { disk.angle_ns(ready_ns) };
+            let cylinders = head.cylinder.abs_diff(start.cylinder);
+            let too_far = &mut too_far[op as usize];
+            if cylinders >= *too_far || is_late(ready_ns.saturating_add(disk.turn_ns(from_ns, start))) {
+                return;
+            }
+            let arm_ns = disk.arm_ns(head, start, op);
+            if cylinders > 0 && is_late(now_ns.saturating_add(arm_ns)) {
+                *too_far = cylinders;
+                return;
+            }
+            let at_ns = disk.turned_at(ready_ns.saturating_add(arm_ns), start);
+            take_if_first(best, (at_ns, number, choice));
         }
     }
 }
@@ -219,9 +362,9 @@ impl Queueing for CommandQueue {
             return;
         }
         let (op, start) = (transfer.op, self.disk.aim(self.disk.position(address)));
-        let command = Command { tag, op, address, end, wrapped, arrived: now, ready, start };
-        self.stalled += usize::from(self.is_stalled(&command));
-        self.commands.push(command);
+        self.arrivals += 1;
+        let number = self.arrivals;
+        self.add(Command { tag, number, op, address, end, wrapped, arrived: now, ready, start });
         self.take_in(now);
         self.go_on(now);
     }

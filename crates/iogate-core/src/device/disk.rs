@@ -21,6 +21,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::divisor::Divisor;
+use super::recency::Recency;
 use super::seek::SeekCurve;
 use super::write_cache::WriteCache;
 use super::{Device, SeekTimes, Transfer, for_each_piece, transfer_ns};
@@ -88,9 +89,10 @@ pub struct Disk {
     /// When the medium is free of what it was last given, read-ahead not counted.
     medium_free_ns: u64,
     segments: Box<[Segment]>,
+    /// In which order they were used.
+    recency: Recency,
     ahead: Option<ReadAhead>,
     write_cache: WriteCache,
-    uses: u64,
     repositions: u64,
     /// How far the platter has turned at time 0.
     phase_ns: u64,
@@ -110,7 +112,7 @@ pub(super) struct Position {
 pub(super) struct Aim {
     pub(super) cylinder: u64,
     track: u64,
-    angle_ns: u64,
+    pub(super) angle_ns: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -127,7 +129,6 @@ struct Zone {
 pub(super) struct Segment {
     start: u64,
     end: u64,
-    used: u64,
 }
 
 impl Segment {
@@ -191,10 +192,10 @@ impl Disk {
             write_curve: SeekCurve::new(config.write_seek, cylinders),
             head: Position { address: 0, stream_ns: 0, track: 0, zone: 0 },
             medium_free_ns: 0,
+            recency: Recency::new(config.segments),
             segments: Vec::from_iter((0..config.segments).map(|_| Segment::default())).into_boxed_slice(),
             ahead: None,
             write_cache: WriteCache::new(config.write_cache_bytes.min(1 << 30)),
-            uses: 0,
             repositions: 0,
             phase_ns: 0,
         }
@@ -289,6 +290,17 @@ impl Disk {
             _ if cylinders == 0 => self.track_ns.get() - self.revolution_ns.get(),
             Op::Read => self.read_curve.ns(cylinders),
             Op::Write => self.write_curve.ns(cylinders),
+        }
+    }
+
+    /// Whether the arm takes no longer than `ns` from one position to another.
+    pub(super) fn arm_reaches(&self, from: Aim, target: Aim, op: Op, ns: u64) -> bool {
+        let cylinders = from.cylinder.abs_diff(target.cylinder);
+        match op {
+            _ if from.track == target.track => true,
+            _ if cylinders == 0 => self.track_ns.get() - self.revolution_ns.get() <= ns,
+            Op::Read => self.read_curve.reaches(cylinders, ns),
+            Op::Write => self.write_curve.reaches(cylinders, ns),
         }
     }
 
@@ -407,9 +419,10 @@ impl Disk {
     fn forget(&mut self, ns: u64, address: u64, end: u64) {
         if self.segments.iter().any(|segment| address < segment.end && segment.start < end) {
             self.stop_ahead(ns);
-            for segment in &mut self.segments {
+            for (index, segment) in self.segments.iter_mut().enumerate() {
                 if address < segment.end && segment.start < end {
                     *segment = Segment::default();
+                    self.recency.forgotten(index);
                 }
             }
         }
@@ -435,19 +448,18 @@ impl Disk {
         if self.write_cache.contains(address, end) {
             return sent_ns;
         }
-        self.uses += 1;
         let hit = self.segments.iter().position(|segment| segment.reaches(address));
         if let (Some(index), Some(ahead)) = (hit, self.ahead)
             && ahead.segment == index
         {
-            self.segments[index].used = self.uses;
+            self.recency.used(index);
             return sent_ns.max(self.read_on(begin_ns, end, ahead));
         }
         let cached_end = hit.map_or(address, |index| self.segments[index].end);
         if let Some(index) = hit
             && end <= cached_end
         {
-            self.segments[index].used = self.uses;
+            self.recency.used(index);
             return sent_ns;
         }
         // What the cache does not hold comes from the medium, and the segment goes on from there.
@@ -455,11 +467,11 @@ impl Disk {
         let start = self.position(cached_end);
         let stop = self.position_near(start, end);
         let done_ns = self.access(begin_ns.max(self.medium_free_ns), start, stop, Op::Read);
-        let least_used = || (0..self.segments.len()).min_by_key(|&index| self.segments[index].used);
-        let reusable = hit.or_else(least_used);
+        let reusable = hit.or_else(|| self.recency.least());
         if let Some(index) = reusable {
             let start = hit.map_or(address, |index| self.segments[index].start);
-            self.segments[index] = Segment { start, end, used: self.uses };
+            self.segments[index] = Segment { start, end };
+            self.recency.used(index);
             self.read_ahead(index, end, stop, done_ns);
         }
         sent_ns.max(done_ns)

@@ -20,6 +20,7 @@
 //! | `narrow` | a device of which fewer slots are used than it has, as by a driver without command queueing |
 //! | `seek` | how long a disk's arm takes over a distance |
 //! | `write_cache` | what a disk holds back from its medium, by address |
+//! | `recency` | which part of a disk's read cache was used least recently |
 //! | `divisor` | division by a number that is known beforehand |
 //!
 //! A model has no random source: the angle of a platter follows from the time, so that the same calls give
@@ -39,6 +40,7 @@ mod placement;
 mod preset;
 mod raid0;
 mod ratio;
+mod recency;
 mod seek;
 mod spec;
 mod station;

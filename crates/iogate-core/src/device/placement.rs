@@ -13,11 +13,14 @@ use crate::request::{FileId, Op};
 pub struct Placement {
     extent_bytes: Divisor,
     extents: HashMap<(FileId, u64), u64>,
-    /// The extent that was asked for last, and its address: most are asked for many times in a row.
-    last: Option<((FileId, u64), u64)>,
+    /// Extents that were asked for lately, and their addresses, each at a place of its own: most are asked for again and again.
+    lately: [Option<((FileId, u64), u64)>; LATELY],
     /// Instead, the rules of a file system.
     allocation: Option<Allocation>,
 }
+
+/// Extents that are found without a search: as many as a few applications have files.
+const LATELY: usize = 16;
 
 impl Default for Placement {
     fn default() -> Placement {
@@ -32,7 +35,7 @@ impl Placement {
     /// No files yet; `extent_bytes` is not zero.
     pub fn new(extent_bytes: u64) -> Placement {
         let extent_bytes = Divisor::new(extent_bytes);
-        Placement { extent_bytes, extents: HashMap::default(), last: None, allocation: None }
+        Placement { extent_bytes, extents: HashMap::default(), lately: [None; LATELY], allocation: None }
     }
 
     /// The same by the rules of a file system; what was there before lies in extents of `extent_bytes`.
@@ -58,13 +61,14 @@ impl Placement {
     /// Where an extent of a file begins on the device.
     fn start(&mut self, file: FileId, index: u64) -> u64 {
         let key = (file, index);
-        match self.last {
-            Some((last, start)) if last == key => start,
+        let place = file.0.wrapping_add(index) as usize % LATELY;
+        match self.lately[place] {
+            Some((lately, start)) if lately == key => start,
             _ => {
                 let next = self.extents.len() as u64;
                 // Wraps as the device itself does, should 2^64 bytes be touched.
                 let start = self.extents.entry(key).or_insert(next).wrapping_mul(self.extent_bytes.get());
-                self.last = Some((key, start));
+                self.lately[place] = Some((key, start));
                 start
             }
         }

@@ -6,6 +6,7 @@
 //! sheet gives. The knee is at a third of the stroke, which lies between those of the two drives in that
 //! article (383 of 1962 and 616 of 1449 cylinders).
 
+use super::divisor::Divisor;
 use crate::time::Span;
 
 /// Seek times of a data sheet, settling included.
@@ -34,6 +35,8 @@ pub(super) struct SeekCurve {
     root_shift: u32,
     /// Nanoseconds for each unit of the scaled square root, as a fixed-point number.
     root_slope: u64,
+    /// The same, to divide by. Without any slope each root is in time, as it is with the least.
+    per_root: Divisor,
     /// Nanoseconds for each cylinder beyond the knee, as a fixed-point number.
     line_slope: u64,
 }
@@ -50,12 +53,14 @@ impl SeekCurve {
         let root_shift = (knee as u32).leading_zeros();
         let root = i128::from(((knee as u32 - 1) << root_shift).isqrt().max(1));
         let rest = cylinders.saturating_sub(1).saturating_sub(knee).max(1);
+        let root_slope = (((knee_ns - first) << FRACTION) / root) as u64;
         SeekCurve {
             track_to_track_ns: first as u64,
             knee,
             knee_ns: knee_ns as u64,
             root_shift,
-            root_slope: (((knee_ns - first) << FRACTION) / root) as u64,
+            root_slope,
+            per_root: Divisor::new(root_slope.max(1)),
             line_slope: (((full.max(knee_ns) - knee_ns) << FRACTION) / i128::from(rest)) as u64,
         }
     }
@@ -69,6 +74,18 @@ impl SeekCurve {
         } else {
             self.knee_ns + (((cylinders - self.knee) * self.line_slope) >> FRACTION)
         }
+    }
+
+    /// Whether a seek over `cylinders`, not zero, takes no longer than `ns`: as [`SeekCurve::ns`] says, without a root.
+    pub(super) fn reaches(&self, cylinders: u64, ns: u64) -> bool {
+        if cylinders > self.knee || ns >> (u64::BITS - FRACTION - 1) > 0 {
+            return self.ns(cylinders) <= ns;
+        }
+        let Some(rest) = ns.checked_sub(self.track_to_track_ns) else { return false };
+        // The largest root that is in time. A root is at most that if its square is less than that of the next number.
+        let (root, _) = self.per_root.div_rem(((rest + 1) << FRACTION) - 1);
+        let square = u64::from((cylinders as u32 - 1) << self.root_shift);
+        root >= u64::from(u16::MAX) || square < (root + 1) * (root + 1)
     }
 }
 
@@ -100,6 +117,20 @@ mod tests {
     fn never_decreases_with_distance() {
         let curve = SeekCurve::new(TIMES, 90_000);
         assert!((2..90_000).all(|d| curve.ns(d) >= curve.ns(d - 1)));
+    }
+
+    #[test]
+    fn reaches_what_it_takes_no_longer_for() {
+        let steep = SeekTimes { track_to_track: Span::ZERO, full_stroke: Span::from_secs(5_000), ..TIMES };
+        for (times, cylinders) in [(TIMES, 90_000), (TIMES, 40), (steep, 90_000), (steep, 1 << 33)] {
+            let curve = SeekCurve::new(times, cylinders);
+            for distance in (1..cylinders).step_by((cylinders / 5_000) as usize + 1) {
+                let ns = curve.ns(distance);
+                assert!(curve.reaches(distance, ns) && curve.reaches(distance, ns + 1), "{distance}");
+                assert!(ns == 0 || !curve.reaches(distance, ns - 1), "{distance}");
+                assert!(curve.reaches(distance, u64::MAX) && curve.reaches(distance, NS_MAX * 2));
+            }
+        }
     }
 
     #[test]

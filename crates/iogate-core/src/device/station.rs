@@ -104,18 +104,31 @@ impl Station {
             self.began = now.max(self.busy_until);
         }
         let tag = self.free.pop().unwrap_or(self.works.len() as u32);
-        let before = self.outside.len();
-        self.outside.extend(pieces.into_iter().map(|transfer| (tag, transfer)));
-        let work = Work { id, begin: Time::MAX, pieces: (self.outside.len() - before) as u32 };
+        let mut work = Work { id, begin: Time::MAX, pieces: 0 };
+        for transfer in pieces {
+            work.pieces += 1;
+            if self.inside < self.slots
+                && self.outside.is_empty()
+                && let Some(device) = self.device.queueing()
+            {
+                work.begin = work.begin.min(now);
+                device.submit(now, tag.into(), transfer);
+                self.inside += 1;
+            } else {
+                self.outside.push_back((tag, transfer));
+            }
+        }
         match self.works.get_mut(tag as usize) {
             Some(free) => *free = work,
             None => self.works.push(work),
         }
-        self.hand_in(now);
     }
 
     /// Gives a device that orders by itself as much as it has room for.
     fn hand_in(&mut self, now: Time) {
+        if self.outside.is_empty() {
+            return;
+        }
         let Some(device) = self.device.queueing() else { return };
         while self.inside < self.slots
             && let Some((tag, transfer)) = self.outside.pop_front()

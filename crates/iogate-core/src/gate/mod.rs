@@ -229,6 +229,11 @@ impl Gate {
         self.pending.stats = Stats::sums_only();
     }
 
+    /// Makes room for so many requests, so that growing does not copy what is there again and again: for who knows that they will come.
+    pub fn reserve(&mut self, requests: usize) {
+        self.pending.reserve(requests.min(self.config.queue_max as usize));
+    }
+
     /// Takes a request. Its id is handed back in [`Gate::parts`] and must not be reused before the request is done.
     ///
     /// # Errors
@@ -477,12 +482,20 @@ impl Gate {
             + self.accounts_bytes()
     }
 
+    #[inline]
     fn advance(&mut self, now: Time) -> Time {
         self.now = self.now.max(now);
         if self.edge < Time::MAX || self.blame.is_some() {
-            self.account_until(self.now);
+            self.account_up_to_now();
         }
         self.now
+    }
+
+    /// Apart, so that those without accounts pay nothing for them.
+    #[cold]
+    #[inline(never)]
+    fn account_up_to_now(&mut self) {
+        self.account_until(self.now);
     }
 
     /// The scheduler waits, and the policy may have something earlier. What the scheduler has waits for nothing of the policy's, unless it

@@ -14,6 +14,8 @@ use crate::time::Time;
 pub(super) struct Service {
     records: Vec<Record>,
     free: Vec<u32>,
+    /// How many of them write.
+    writes: u32,
     /// Whether device time is divided among dispatches.
     is_charged: bool,
     /// What a dispatch would have been charged that was in service all the time, in 2^-4 ns, and until when that was added up.
@@ -109,6 +111,7 @@ impl Service {
         }
         file.in_service = id;
         let last_end = file.last_end[op as usize].replace(end);
+        self.writes += u32::from(op == Op::Write);
 
         let stats = &mut pending.stats.ops[op as usize];
         stats.dispatch_bytes.record(counted.bytes);
@@ -158,6 +161,10 @@ impl Service {
 
     /// A dispatch in service that overlaps this request and conflicts with it. O(dispatches of the file in service).
     pub(super) fn blocker(&self, slot: &Slot, pending: &Pending) -> Option<DispatchId> {
+        // Only what writes can hold up a read.
+        if slot.op == Op::Read && self.writes == 0 {
+            return None;
+        }
         let mut id = pending.files[slot.file as usize].in_service;
         while let Some(record) = self.records.get(id as usize) {
             if record.op.conflicts(slot.op) && record.offset < slot.end() && slot.offset < record.end {
@@ -253,6 +260,7 @@ impl Service {
         }
         self.records[id.0 as usize].first = NONE;
         self.free.push(id.0);
+        self.writes -= u32::from(op == Op::Write);
 
         let queue = QueueId::new(file, op);
         let file = pending.files[file as usize].id;

@@ -227,6 +227,13 @@ impl Pending {
             + (self.run.capacity() + self.taken.capacity() + self.free_files.capacity()) * size_of::<u32>()
     }
 
+    /// Makes room for so many requests.
+    pub(crate) fn reserve(&mut self, requests: usize) {
+        self.slots.reserve(requests);
+        self.asides.reserve(requests);
+        self.arena.reserve(requests);
+    }
+
     #[inline]
     pub(crate) fn slot(&self, slot: SlotId) -> &Slot {
         &self.slots[slot as usize]
@@ -489,6 +496,13 @@ impl Pending {
         let Slot { offset, bytes, .. } = *self.slot(first);
         let place = self.place(self.slot(first).queue(), self.slot(first).key());
         self.walk_from(place, (offset, bytes, first), cap)
+    }
+
+    /// The same as a walk along a run of one request, if that is known.
+    pub(crate) fn note_run_of_one(&mut self, slot: SlotId, goes_on: bool) {
+        self.run.clear();
+        self.run.push(slot);
+        self.run_goes_on = goes_on;
     }
 
     /// Walks the first run of a queue.

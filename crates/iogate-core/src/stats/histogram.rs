@@ -72,7 +72,10 @@ impl Histogram {
     /// Counts one value.
     #[inline]
     pub fn record(&mut self, value: u64) {
-        if let Some(bucket) = self.buckets.get_mut(buckets::bucket_of::<BITS>(value)) {
+        // Without buckets it need not be known which one it would be.
+        if !self.buckets.is_empty()
+            && let Some(bucket) = self.buckets.get_mut(buckets::bucket_of::<BITS>(value))
+        {
             *bucket += 1;
         }
         self.count += 1;

@@ -20,13 +20,15 @@
 //! Sources: Linux 2.6.18, 2.6.28 and 5.4: `mm/filemap.c`, `mm/page-writeback.c`, `fs/fs-writeback.c`, `mm/readahead.c`, `fs/jbd`;
 //! Documentation/sysctl/vm. The numbers are in `kernel`, each with its source.
 
+mod extents;
 mod kernel;
 mod pages;
 mod read_ahead;
 mod throttle;
+mod windows;
 mod write_back;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use iogate_core::{FileId, Op, Time};
 
@@ -36,6 +38,7 @@ pub use read_ahead::{Ahead, Window};
 
 use self::pages::{File, Pages};
 use self::throttle::{Level, Throttle};
+use self::windows::Windows;
 use self::write_back::DirtyFiles;
 use crate::slab::Slab;
 
@@ -185,9 +188,6 @@ struct Sync {
     again: bool,
 }
 
-/// Streams of reads that are known at once.
-const WINDOWS_MAX: usize = 1 << 16;
-
 /// A page cache.
 #[derive(Debug)]
 pub struct Cache {
@@ -196,7 +196,7 @@ pub struct Cache {
     background: u64,
     limit: u64,
     pages: Pages,
-    windows: BTreeMap<(File, u64), Window>,
+    windows: Windows,
     readers: Slab<Reader>,
     ios: Slab<Io>,
     syncs: Slab<Sync>,
@@ -221,7 +221,7 @@ impl Cache {
             background,
             limit,
             pages: Pages::new(grain),
-            windows: BTreeMap::new(),
+            windows: Windows::default(),
             readers: Slab::new(),
             ios: Slab::new(),
             syncs: Slab::new(),
@@ -263,9 +263,9 @@ impl Cache {
         let file_end = file_bytes.div_ceil(PAGE).max(end);
         let file = self.pages.open(access.file);
         let reader = Reader { access, file, at, end, ask: at, file_end };
-        if let Some(reader) = self.go_on(reader) {
+        if let Some((reader, io)) = self.go_on(reader) {
             let id = self.readers.add(reader);
-            self.wait_for_page(id);
+            self.wait_for(id, io);
         }
     }
 
@@ -316,8 +316,11 @@ impl Cache {
                 break;
             }
         }
-        let wake = [self.throttle.wake(), self.files.wake(self.config.wake)].into_iter().flatten().min();
-        wake.map_or(Step::Idle, Step::WaitUntil)
+        match (self.throttle.wake(), self.files.wake(self.config.wake)) {
+            (None, None) => Step::Idle,
+            (Some(at), None) | (None, Some(at)) => Step::WaitUntil(at),
+            (Some(throttle), Some(files)) => Step::WaitUntil(throttle.min(files)),
+        }
     }
 
     /// A transfer, or a flush, has ended.
@@ -333,9 +336,9 @@ impl Cache {
                 });
                 // First who waits for them: else they could go before they are used.
                 for reader in first.into_iter().chain(others) {
-                    if let Some(this) = self.go_on(self.readers[reader]) {
+                    if let Some((this, io)) = self.go_on(self.readers[reader]) {
                         self.readers[reader] = this;
-                        self.wait_for_page(reader);
+                        self.wait_for(reader, io);
                     } else {
                         self.readers.free(reader);
                     }
@@ -381,53 +384,51 @@ impl Cache {
         }
     }
 
-    /// Lets a read go on to its end, or up to a page that is being read: then it is given back.
-    fn go_on(&mut self, mut reader: Reader) -> Option<Reader> {
+    /// Lets a read go on to its end, or up to a page that is being read: then it is given back, with the transfer that the page is part of.
+    fn go_on(&mut self, mut reader: Reader) -> Option<(Reader, u32)> {
         let (file, Access { token, stream, .. }) = (reader.file, reader.access);
         while reader.at < reader.end {
-            self.look_ahead(&mut reader);
-            let Some((_, extent)) = self.pages.find(file, reader.at) else { continue };
+            let mut found = self.pages.find(file, reader.at);
+            if self.look_ahead(&mut reader, found.is_none()) {
+                found = self.pages.find(file, reader.at);
+            }
+            let Some((_, extent)) = found else { continue };
             if extent.state == State::Reading {
-                return Some(reader);
+                return Some((reader, extent.io));
             }
             let (next, end) = (reader.at + 1, extent.end.min(reader.end));
             let upto = self.pages.next_mark(file, next, end.min(reader.ask.max(next)));
-            self.pages.change(file, (reader.at, upto), true, |old| old);
+            if !self.pages.is_used_now(&extent) {
+                self.pages.change(file, (reader.at, upto), true, |old| old);
+            }
             reader.at = upto;
         }
         if self.config.read_ahead > 0 && self.config.kernel != Kernel::Rhel5 {
-            self.window(file, stream).has_read(reader.end);
+            self.windows.of(file, stream).has_read(reader.end);
         }
         self.steps.push_back(Step::Done(token));
         None
     }
 
-    /// What is known of a stream of reads.
-    fn window(&mut self, file: File, stream: u64) -> &mut Window {
-        if self.windows.len() > WINDOWS_MAX {
-            self.windows.pop_first();
-        }
-        self.windows.entry((file, stream)).or_default()
-    }
-
-    /// A read has come to a page: has it read if it is not there, and what read-ahead adds.
-    fn look_ahead(&mut self, reader: &mut Reader) {
+    /// A read has come to a page: has it read if it is not there (`missing`), and what read-ahead adds. Whether anything is read.
+    fn look_ahead(&mut self, reader: &mut Reader, missing: bool) -> bool {
         let (file, stream) = (reader.file, reader.access.stream);
         let (at, wanted) = (reader.at, reader.end - reader.at);
         let max = self.config.read_ahead / PAGE;
-        let missing = self.pages.find(file, at).is_none();
         if max == 0 {
             reader.ask = reader.end;
             if missing {
                 self.fetch(reader, Ahead { start: at, pages: wanted, mark: None });
             }
-            return;
+            return missing;
         }
+        let mut is_read = false;
         if self.config.kernel == Kernel::Rhel5 {
             if at == reader.ask {
                 let mut ahead = Vec::new();
-                let window = self.window(file, stream);
+                let window = self.windows.of(file, stream);
                 reader.ask = window.two_windows(at, wanted, max, &mut ahead).max(at + 1);
+                is_read = !ahead.is_empty();
                 ahead.into_iter().for_each(|ahead| self.fetch(reader, ahead));
             }
         } else {
@@ -440,15 +441,18 @@ impl Cache {
                     Kernel::Modern => max.max(wanted.min(self.config.io / PAGE)),
                     _ => max,
                 };
-                let window = self.window(file, stream);
+                let window = self.windows.of(file, stream);
                 if let Some(ahead) = window.on_demand(at, wanted, max, gap) {
+                    is_read = true;
                     self.fetch(reader, ahead);
                 }
             }
         }
         if missing && self.pages.find(file, at).is_none() {
+            is_read = true;
             self.fetch(reader, Ahead { start: at, pages: 1, mark: None });
         }
+        is_read
     }
 
     /// Reads what of a window is not there.
@@ -486,11 +490,9 @@ impl Cache {
         self.make_room();
     }
 
-    /// A read waits for the page that it is at.
-    fn wait_for_page(&mut self, reader: u32) {
-        let Reader { file, at, .. } = self.readers[reader];
-        let Some((_, extent)) = self.pages.find(file, at) else { return };
-        if let What::Fetch { first, others } = &mut self.ios[extent.io].what {
+    /// A read waits for a transfer.
+    fn wait_for(&mut self, reader: u32, io: u32) {
+        if let What::Fetch { first, others } = &mut self.ios[io].what {
             match first {
                 None => *first = Some(reader),
                 Some(_) => others.push(reader),

@@ -4,12 +4,13 @@
 //! grain of one page this is the list that it stands for. An extent is a range of pages of a file that are in one state and of one
 //! generation, so a stream of any length needs an extent for each generation, and not a page for each 4 KiB.
 
-use std::cell::Cell;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::collections::{BTreeSet, BinaryHeap};
 
 use iogate_core::FileId;
 use iogate_core::hash::HashMap;
+
+use super::extents::{Extents, Place};
 
 /// What a page is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +39,13 @@ pub(super) struct File {
     place: u32,
 }
 
+impl File {
+    /// The place of what is known of it: small, and no other file's.
+    pub(super) fn place(self) -> usize {
+        self.place as usize
+    }
+}
+
 /// Pages of a file that are all alike; it begins where its key says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
@@ -49,47 +57,33 @@ pub(super) struct Extent {
 }
 
 impl Extent {
+    /// One of no transfer and the first generation.
+    #[cfg(test)]
+    pub(super) fn new(end: u64, state: State) -> Extent {
+        Extent { end, state, io: 0, generation: 0 }
+    }
+
     fn is_like(&self, other: &Extent) -> bool {
         (self.state, self.io, self.generation) == (other.state, other.io, other.generation)
     }
 }
 
-/// A page, and the extent that has it, if one has.
-type Found = (u64, Option<(u64, Extent)>);
-
 /// The extents of one file, by where they begin.
 #[derive(Debug, Default)]
 struct OfFile {
-    extents: BTreeMap<u64, Extent>,
+    extents: Extents,
     /// Which of them are dirty.
     dirty: BTreeSet<u64>,
     /// Pages with a mark of read-ahead. Each is there: else its mark would be met when it is there again, for another reason.
     marks: BTreeSet<u64>,
-    /// What was found or changed last: a read asks for one page several times.
-    lately: Cell<Option<Found>>,
 }
 
 impl OfFile {
     /// The extent that has a page, and where it begins.
+    #[inline]
     fn find(&self, page: u64) -> Option<(u64, Extent)> {
-        let is_in = |(start, extent): &(u64, Extent)| (*start..extent.end).contains(&page);
-        if let Some((of, known)) = self.lately.get()
-            && (of == page || known.as_ref().is_some_and(is_in))
-        {
-            return known;
-        }
-        let before = self.extents.range(..=page).next_back().map(|(start, extent)| (*start, *extent));
-        let found = before.filter(is_in);
-        self.lately.set(Some((page, found)));
-        found
-    }
-
-    /// The extent that begins at `end`, and those that begin before it, the last first: with one search.
-    fn around(&mut self, end: u64) -> (Option<Extent>, impl Iterator<Item = (u64, &mut Extent)>) {
-        let mut before =
-            self.extents.range_mut(..=end).rev().map(|(start, extent)| (*start, extent)).peekable();
-        let next = before.next_if(|(start, _)| *start == end).map(|(_, extent)| *extent);
-        (next, before)
+        let found = self.extents.at(self.extents.last_from(page)?);
+        (page < found.1.end).then_some(found)
     }
 }
 
@@ -162,6 +156,11 @@ impl Pages {
         self.count[State::Writing as usize] + self.count[State::Rewritten as usize]
     }
 
+    /// Whether an extent counts as used now.
+    pub(super) fn is_used_now(&self, extent: &Extent) -> bool {
+        extent.generation == self.generation
+    }
+
     pub(super) fn extents(&self) -> usize {
         self.extents
     }
@@ -173,11 +172,12 @@ impl Pages {
 
     /// The first page from `page` on that is there, if it is before `end`, else `end`.
     pub(super) fn next_present(&self, file: File, page: u64, end: u64) -> u64 {
-        let this = self.of(file);
-        if this.find(page).is_some() {
+        let extents = &self.of(file).extents;
+        let before = extents.last_from(page);
+        if before.is_some_and(|place| page < extents.at(place).1.end) {
             return page;
         }
-        this.extents.range(page..end).next().map_or(end, |(start, _)| *start)
+        extents.after(before).map_or(end, |next| extents.at(next).0.min(end))
     }
 
     /// The first page from `page` on that is not there.
@@ -288,10 +288,12 @@ impl Pages {
         while let Some(Reverse(key)) = self.clean.pop() {
             let (_, file, start) = key;
             if self.is_clean(key)
-                && let Some(extent) = self.remove(file, start)
+                && let Some(place) = self.of(file).extents.starting_at(start)
             {
-                self.unmark(file, (start, extent.end));
-                return Some((file, start, extent.end));
+                let (_, Extent { end, .. }) = self.of(file).extents.at(place);
+                self.remove(file, place);
+                self.unmark(file, (start, end));
+                return Some((file, start, end));
             }
         }
         None
@@ -299,13 +301,14 @@ impl Pages {
 
     /// Whether there is a clean extent of this generation that begins here.
     fn is_clean(&self, (generation, file, start): (u64, File, u64)) -> bool {
-        let extent = self.of(file).extents.get(&start);
+        let extents = &self.of(file).extents;
+        let extent = extents.starting_at(start).map(|place| extents.at(place).1);
         extent.is_some_and(|extent| (extent.state, extent.generation) == (State::Clean, generation))
     }
 
     /// All extents of a file.
     pub(super) fn of_file(&self, file: File) -> impl Iterator<Item = (u64, Extent)> {
-        self.of(file).extents.iter().map(|(start, extent)| (*start, *extent))
+        self.of(file).extents.iter()
     }
 
     /// Whether a file has pages that are not as they are below.
@@ -357,15 +360,14 @@ impl Pages {
             return false;
         }
         let new = Extent { end, state, io, generation: generation.unwrap_or(self.generation) };
-        let (next, mut before) = self.of_mut(file).around(end);
-        let Some((_, this)) = before.next() else { return false };
-        let joins_before =
-            before.next().is_some_and(|(_, before)| before.end == start && before.is_like(&new));
-        if joins_before || next.is_some_and(|next| next.is_like(&new)) {
+        let extents = &mut self.of_mut(file).extents;
+        let Some(place) = extents.starting_at(start) else { return false };
+        let joins_before = extents.before(place).is_some_and(|before| joins(extents.at(before), start, &new));
+        let next = extents.after(Some(place)).map(|next| extents.at(next));
+        if joins_before || next.is_some_and(|(next, extent)| next == end && extent.is_like(&new)) {
             return false;
         }
-        let old = std::mem::replace(this, new);
-        drop(before);
+        let old = std::mem::replace(extents.at_mut(place), new);
         if generation.is_none() {
             self.note_used(end - start);
         }
@@ -376,7 +378,9 @@ impl Pages {
 
     /// Removes a part of an extent.
     fn cut_out(&mut self, file: File, from: u64, extent: Extent, (start, end): (u64, u64)) {
-        self.remove(file, from);
+        if let Some(place) = self.of(file).extents.starting_at(from) {
+            self.remove(file, place);
+        }
         if from < start {
             self.add(file, from, Extent { end: start, ..extent });
         }
@@ -387,41 +391,43 @@ impl Pages {
 
     /// Adds an extent, joined with its neighbours where they are alike.
     fn insert(&mut self, file: File, start: u64, mut extent: Extent) {
-        let (next, mut before) = self.of_mut(file).around(extent.end);
-        if let Some(next) = next
+        let extents = &mut self.of_mut(file).extents;
+        let before = extents.last_from(start);
+        if let Some(place) = extents.after(before)
+            && let (at, next) = extents.at(place)
+            && at == extent.end
             && next.is_like(&extent)
         {
-            drop(before);
-            self.remove(file, extent.end);
+            self.remove(file, place);
             extent.end = next.end;
             return self.insert(file, start, extent);
         }
-        if let Some((from, joined)) = before.next()
-            && joined.end == start
-            && joined.is_like(&extent)
-        {
-            joined.end = extent.end;
-            let joined = *joined;
-            drop(before);
-            self.of(file).lately.set(Some((from, Some((from, joined)))));
+        if let Some(place) = before.filter(|before| joins(extents.at(*before), start, &extent)) {
+            extents.at_mut(place).end = extent.end;
             self.count[extent.state as usize] += extent.end - start;
             return;
         }
-        drop(before);
-        self.add(file, start, extent);
+        self.add_behind(before, file, start, extent);
     }
 
     fn add(&mut self, file: File, start: u64, extent: Extent) {
-        self.of_mut(file).extents.insert(start, extent);
+        let before = self.of(file).extents.last_from(start);
+        self.add_behind(before, file, start, extent);
+    }
+
+    /// Adds an extent behind the one that is before it.
+    fn add_behind(&mut self, before: Option<Place>, file: File, start: u64, extent: Extent) {
+        self.of_mut(file).extents.insert(before, start, extent);
         self.extents += 1;
         self.index(file, start, &extent);
     }
 
-    fn remove(&mut self, file: File, start: u64) -> Option<Extent> {
-        let extent = self.of_mut(file).extents.remove(&start)?;
+    fn remove(&mut self, file: File, place: Place) {
+        let extents = &mut self.of_mut(file).extents;
+        let (start, extent) = extents.at(place);
+        extents.remove(place);
         self.extents -= 1;
         self.unindex(file, start, &extent);
-        Some(extent)
     }
 
     /// An extent is there from now on.
@@ -437,18 +443,14 @@ impl Pages {
             }
             _ => {}
         }
-        // What has just changed is what is most often asked for next.
-        self.of(file).lately.set(Some((start, Some((start, *extent)))));
     }
 
     /// An extent is not there any more.
     fn unindex(&mut self, file: File, start: u64, extent: &Extent) {
         self.count[extent.state as usize] -= extent.end - start;
-        let this = self.of_mut(file);
         if extent.state == State::Dirty {
-            this.dirty.remove(&start);
+            self.of_mut(file).dirty.remove(&start);
         }
-        this.lately.set(None);
     }
 
     /// Removes entries of extents that have changed since, if they are three quarters of all.
@@ -462,6 +464,11 @@ impl Pages {
         keys.dedup();
         self.clean = keys.into();
     }
+}
+
+/// Whether an extent ends where one like it begins.
+fn joins((_, before): (u64, Extent), start: u64, new: &Extent) -> bool {
+    before.end == start && before.is_like(new)
 }
 
 #[cfg(test)]

@@ -114,6 +114,8 @@ impl Throttle {
     /// The next writer that goes on.
     pub(super) fn released(&mut self, now: Time, level: Level) -> Option<u64> {
         match self {
+            // With nobody waiting, nothing counts as done.
+            Throttle::WriteBack { waiting, .. } if waiting.is_empty() => None,
             Throttle::WriteBack { waiting, done, chunk } => {
                 if level.pages > level.limit && *done < *chunk {
                     return None;

@@ -126,6 +126,10 @@ impl DirtyFiles {
 impl Cache {
     /// Begins a transfer of write-back, if one is to begin.
     pub(super) fn write_back(&mut self, now: Time) -> bool {
+        // Where all is read this is asked often. When it looks for what is due is no other if it does not look now.
+        if self.files.turns.is_empty() {
+            return false;
+        }
         // A journal that forces data out commits each time that the others only look.
         let expire = if self.config.ordered { self.config.wake } else { self.config.expire };
         self.files.look(now, self.config.wake, expire);

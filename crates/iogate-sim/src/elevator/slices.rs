@@ -26,26 +26,74 @@
 //! Sources: Linux 2.6.28: `block/cfq-iosched.c`; Axboe, Linux block I/O, OLS 2004; Iyer and Druschel, Anticipatory scheduling, SOSP 2001.
 //! Its like with budgets instead of slices is BFQ (Valente and Checconi, 2010).
 
+use std::collections::VecDeque;
+
 use iogate_core::hash::HashMap;
 use iogate_core::{Span, Time};
 
 use super::parameters::value;
 use super::{Choice, Elevator, Entry};
 
-/// Whose queue: write-back's, or a thread's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Whose {
-    WriteBack,
-    Thread(u64),
-}
+/// Whose queue, by its place: write-back's, or a thread's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Whose(u32);
 
 impl Whose {
-    fn of(entry: &Entry) -> Whose {
-        if entry.is_sync() { Whose::Thread(entry.thread) } else { Whose::WriteBack }
-    }
+    const WRITE_BACK: Whose = Whose(0);
 
     fn is_sync(self) -> bool {
-        self != Whose::WriteBack
+        self != Whose::WRITE_BACK
+    }
+
+    fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Threads below this number are found without a search.
+const FEW_THREADS: u64 = 4_096;
+
+/// The queues of all threads that have ever submitted something, and that of write-back.
+#[derive(Debug)]
+struct Queues {
+    all: Vec<Queue>,
+    /// Of threads with small numbers, of which there is a pool; write-back's place where there is none.
+    few: Vec<Whose>,
+    others: HashMap<u64, Whose>,
+}
+
+impl Queues {
+    fn new() -> Queues {
+        Queues { all: vec![Queue::default()], few: Vec::new(), others: HashMap::default() }
+    }
+
+    /// Whose an entry is.
+    fn whose(&mut self, entry: &Entry) -> Whose {
+        if !entry.is_sync() {
+            return Whose::WRITE_BACK;
+        }
+        let place = if entry.thread < FEW_THREADS {
+            let thread = entry.thread as usize;
+            if self.few.len() <= thread {
+                self.few.resize(thread + 1, Whose::WRITE_BACK);
+            }
+            &mut self.few[thread]
+        } else {
+            self.others.entry(entry.thread).or_insert(Whose::WRITE_BACK)
+        };
+        if *place == Whose::WRITE_BACK {
+            *place = Whose(self.all.len() as u32);
+            self.all.push(Queue::default());
+        }
+        *place
+    }
+
+    fn of(&self, whose: Whose) -> &Queue {
+        &self.all[whose.index()]
+    }
+
+    fn of_mut(&mut self, whose: Whose) -> &mut Queue {
+        &mut self.all[whose.index()]
     }
 }
 
@@ -104,6 +152,10 @@ impl Queue {
     fn insert(&mut self, now: Time, age: u64, entry: &Entry) {
         let place = (entry.address, age);
         let index = self.first_from(place);
+        // A thread most often has one at a time, and there are many threads.
+        if self.sorted.capacity() == 0 {
+            self.sorted.reserve_exact(1);
+        }
         self.sorted.insert(index, Waiting { place, id: entry.id, added: now, bytes: entry.bytes });
     }
 
@@ -117,7 +169,8 @@ impl Queue {
         if self.sorted.is_empty() {
             return None;
         }
-        let expired = expire.and_then(|expire| {
+        // A thread most often has one at a time.
+        let expired = expire.filter(|_| self.sorted.len() > 1).and_then(|expire| {
             let (index, oldest) =
                 self.sorted.iter().enumerate().min_by_key(|(_, waiting)| waiting.place.1)?;
             (now.since(oldest.added) >= expire).then_some(index)
@@ -187,9 +240,9 @@ pub struct Slices {
     write_back_most: u64,
     seeking: u64,
     known: Known,
-    queues: HashMap<Whose, Queue>,
-    /// Queues with requests whose turn it is not, the next one last.
-    turns: Vec<(Time, u64, Whose)>,
+    queues: Queues,
+    /// Queues with requests whose turn it is not, the next one last. Who comes most often goes behind all others.
+    turns: VecDeque<(Time, u64, Whose)>,
     turn: Option<Turn>,
     added: u64,
     in_device: u64,
@@ -216,8 +269,8 @@ impl Slices {
                 odd_first: value("slices.odd_first_kib") << 10,
                 odd: value("slices.odd_kib") << 10,
             },
-            queues: HashMap::default(),
-            turns: Vec::new(),
+            queues: Queues::new(),
+            turns: VecDeque::new(),
             turn: None,
             added: 0,
             in_device: 0,
@@ -234,9 +287,11 @@ impl Slices {
         let behind = self.highest.as_nanos().saturating_sub(slice.as_nanos());
         self.added += 1;
         let turn = (now + Span::from_nanos(behind * others), self.added);
-        if let Some(queue) = self.queues.get_mut(&whose) {
-            queue.turn = Some(turn);
-            let turn = (turn.0, turn.1, whose);
+        self.queues.of_mut(whose).turn = Some(turn);
+        let turn = (turn.0, turn.1, whose);
+        if self.turns.front().is_none_or(|last| *last < turn) {
+            self.turns.push_front(turn);
+        } else {
             let index = self.turns.partition_point(|other| *other > turn);
             self.turns.insert(index, turn);
         }
@@ -245,17 +300,20 @@ impl Slices {
     /// Ends the turn.
     fn end_turn(&mut self, now: Time) {
         let Some(turn) = self.turn.take() else { return };
-        if self.queues.get(&turn.whose).is_some_and(|queue| !queue.sorted.is_empty()) {
+        if !self.queues.of(turn.whose).sorted.is_empty() {
             self.line_up(now, turn.whose);
         }
     }
 
     fn begin_turn(&mut self, whose: Whose, until: Option<Time>) {
-        if let Some(queue) = self.queues.get_mut(&whose)
-            && let Some((at, number)) = queue.turn.take()
-        {
-            let index = self.turns.partition_point(|other| *other > (at, number, whose));
-            self.turns.remove(index);
+        let queue = self.queues.of_mut(whose);
+        if let Some((at, number)) = queue.turn.take() {
+            if self.turns.back() == Some(&(at, number, whose)) {
+                self.turns.pop_back();
+            } else {
+                let index = self.turns.partition_point(|other| *other > (at, number, whose));
+                self.turns.remove(index);
+            }
             // Within its turn it goes on from where the device is.
             queue.at = self.at;
         }
@@ -270,27 +328,28 @@ impl Slices {
     }
 
     /// Whether a request that comes takes the turn: `Some` says until when it has it.
-    fn takes_turn(&self, now: Time, entry: &Entry) -> Option<Option<Time>> {
+    fn takes_turn(&self, now: Time, whose: Whose, entry: &Entry) -> Option<Option<Time>> {
         let turn = self.turn.filter(|turn| !turn.is_over(now))?;
-        if !entry.is_sync() || turn.whose == Whose::of(entry) {
+        if !entry.is_sync() || turn.whose == whose {
             return None;
         }
-        if turn.whose == Whose::WriteBack {
+        if turn.whose == Whose::WRITE_BACK {
             return (turn.begun > 0).then_some(None);
         }
-        let near = self.queues.get(&turn.whose)?.distance.known(self.known.samples)?;
-        (turn.wait.is_some() && self.at.abs_diff(entry.address) <= near).then_some(turn.until)
+        turn.wait?;
+        let near = self.queues.of(turn.whose).distance.known(self.known.samples)?;
+        (self.at.abs_diff(entry.address) <= near).then_some(turn.until)
     }
 
     /// What is to be done before the queue whose turn it is begins something; `None`: it begins.
     fn holds_back(&mut self, now: Time) -> Option<Choice> {
         loop {
             let Some(turn) = self.turn else {
-                let Some(&(_, _, whose)) = self.turns.last() else { return Some(Choice::Idle) };
+                let Some(&(_, _, whose)) = self.turns.back() else { return Some(Choice::Idle) };
                 self.begin_turn(whose, None);
                 continue;
             };
-            let Some(queue) = self.queues.get(&turn.whose) else { return Some(Choice::Idle) };
+            let queue = self.queues.of(turn.whose);
             if turn.is_over(now) {
                 self.end_turn(now);
             } else if !queue.sorted.is_empty() {
@@ -311,10 +370,10 @@ impl Slices {
 
 impl Elevator for Slices {
     fn add(&mut self, now: Time, entry: Entry) {
-        let whose = Whose::of(&entry);
+        let whose = self.queues.whose(&entry);
         self.added += 1;
         let (age, idle) = (self.added, self.idle);
-        let queue = self.queues.entry(whose).or_default();
+        let queue = self.queues.of_mut(whose);
         if whose.is_sync() {
             queue.learn(now, &entry, idle, &self.known);
         }
@@ -324,7 +383,7 @@ impl Elevator for Slices {
         if !is_lined_up && !has_turn {
             self.line_up(now, whose);
         }
-        if let Some(until) = self.takes_turn(now, &entry) {
+        if let Some(until) = self.takes_turn(now, whose, &entry) {
             self.end_turn(now);
             self.begin_turn(whose, until);
         }
@@ -341,7 +400,7 @@ impl Elevator for Slices {
         (turn.looked, turn.wait) = (true, None);
         turn.begun += 1;
         let begun = turn.begun;
-        let Some(queue) = self.queues.get_mut(&whose) else { return Choice::Idle };
+        let queue = self.queues.of_mut(whose);
         let Some(id) = queue.take(now, expire) else { return Choice::Idle };
         queue.in_device += 1;
         self.at = queue.at;
@@ -354,11 +413,11 @@ impl Elevator for Slices {
     }
 
     fn ended(&mut self, now: Time, entry: &Entry) {
-        let whose = Whose::of(entry);
+        let whose = self.queues.whose(entry);
         let is_sync = whose.is_sync();
         self.in_device -= 1;
         self.sync_in_device -= u64::from(is_sync);
-        let Some(queue) = self.queues.get_mut(&whose) else { return };
+        let queue = self.queues.of_mut(whose);
         queue.in_device -= 1;
         queue.ended = Some(now);
         let Some(turn) = &mut self.turn else { return };
@@ -370,7 +429,7 @@ impl Elevator for Slices {
         if until <= now {
             self.end_turn(now);
         } else if is_sync && self.in_device == 0 {
-            let Some(queue) = self.queues.get(&whose) else { return };
+            let queue = self.queues.of(whose);
             let wait =
                 (queue.sorted.is_empty() && self.waits_for(queue)).then_some(until.min(now + self.idle));
             self.turn = self.turn.map(|turn| Turn { wait, ..turn });

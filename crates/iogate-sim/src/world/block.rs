@@ -132,6 +132,10 @@ impl Block {
 
     /// The next transfer that begins: now, or as soon as a slot is free. Nothing begins any more on a device that is stopped for good.
     pub(super) fn next(&mut self, now: Time) -> Option<Begun> {
+        // It is asked after all that happens, and most often nothing waits.
+        if self.lift.is_empty() {
+            return None;
+        }
         if self.queueing.is_some() {
             self.hand_in(now);
             return None;

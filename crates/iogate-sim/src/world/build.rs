@@ -87,6 +87,7 @@ impl<'a> World<'a> {
             lent,
             has_own: cluster.gates().flatten().any(|spec| spec.own.is_some()),
             have_ended: false,
+            has_called: false,
             specs: apps(scenario, seed),
         };
         world.global = Global::new(scenario, &world.specs, &world.layers);

@@ -169,8 +169,9 @@ impl World<'_> {
     }
 
     fn answer_commit(&mut self, piece: u32) {
-        let (node, to) = (self.pieces[piece].to, self.pieces[piece].from);
-        self.net.send(&mut self.queue, node, to, 0, super::Message::Reply(piece));
+        let request = &self.pieces[piece];
+        let (node, to, reply) = (request.to, request.from, request.reply(piece));
+        self.net.send(&mut self.queue, node, to, 0, reply);
     }
 
     /// A part of what a cache wants from below is there.

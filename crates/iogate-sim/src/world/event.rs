@@ -21,15 +21,15 @@ pub(super) struct EventQueue<E> {
     present: u64,
     /// What is left of those that were there when it came: the next one last.
     near: Vec<(Time, E)>,
-    /// Those of it that were added later.
-    late: Heap<E>,
+    /// Those of it that were added later, by their time within it and the order of insertion.
+    late: Heap<u64, E>,
     /// For each stretch the first of a list of slots, of which the last added is the first.
     ring: Box<[u32]>,
     slots: Vec<Slot<E>>,
     free: u32,
     /// A bit for each list of the ring that is not empty.
     filled: [u64; RING / 64],
-    far: Heap<E>,
+    far: Heap<(Time, u64), E>,
 }
 
 /// Stretches of 8.2 us, and 4096 of them: what networks and devices cause lies within.
@@ -48,19 +48,8 @@ pub(super) struct Slot<E> {
 
 const NONE: u32 = u32::MAX;
 
-#[derive(Clone, Copy, Debug)]
-struct Entry<E> {
-    at: Time,
-    /// The order of insertion.
-    number: u64,
-    event: E,
-}
-
-impl<E> Entry<E> {
-    fn before(&self, other: &Entry<E>) -> bool {
-        (self.at, self.number) < (other.at, other.number)
-    }
-}
+/// Bits of the order of insertion beside a time within a stretch: more than any run adds.
+const NUMBER_BITS: u32 = u64::BITS - STRETCH_NS_LOG2;
 
 fn stretch_of(at: Time) -> u64 {
     at.as_nanos() >> STRETCH_NS_LOG2
@@ -81,6 +70,11 @@ impl<E: Copy> EventQueue<E> {
             filled: [0; RING / 64],
             far: Heap(Vec::new()),
         }
+    }
+
+    /// Makes room for so many more events.
+    pub(super) fn reserve(&mut self, more: usize) {
+        self.slots.reserve(more);
     }
 
     /// The present time: that which [`EventQueue::go_on_to`] was told last.
@@ -109,8 +103,8 @@ impl<E: Copy> EventQueue<E> {
             self.near.pop();
             return Some(event);
         }
-        match self.late.first() {
-            Some(entry) if entry.at <= self.now => self.late.pop().map(|entry| entry.event),
+        match self.next_late() {
+            Some(at) if at <= self.now => self.late.pop().map(|(_, event)| event),
             _ => self.at_once.pop_front(),
         }
     }
@@ -120,11 +114,17 @@ impl<E: Copy> EventQueue<E> {
         if self.near.is_empty() && self.late.first().is_none() {
             self.turn();
         }
-        match (self.near.last(), self.late.first()) {
-            (Some((near, _)), Some(late)) => Some(late.at.min(*near)),
+        match (self.near.last(), self.next_late()) {
+            (Some((near, _)), Some(late)) => Some(late.min(*near)),
             (Some((near, _)), None) => Some(*near),
-            (None, late) => late.map(|entry| entry.at),
+            (None, late) => late,
         }
+    }
+
+    /// When the first of those happens that were added to the present stretch.
+    fn next_late(&self) -> Option<Time> {
+        let (key, _) = self.late.first()?;
+        Some(Time::from_nanos((self.present << STRETCH_NS_LOG2) + (key >> NUMBER_BITS)))
     }
 
     /// Moves on to the [time of the next event](EventQueue::next_time), when nothing is left to do at the present time.
@@ -150,8 +150,13 @@ impl<E: Copy> EventQueue<E> {
             return;
         }
         self.added += 1;
-        let entry = Entry { at, number: self.added, event };
-        if stretch <= self.present { self.late.push(entry) } else { self.far.push(entry) }
+        if stretch <= self.present {
+            // What is added happens after the present time, which is in the present stretch.
+            debug_assert_eq!(stretch, self.present);
+            self.late.push(at.as_nanos() << NUMBER_BITS | self.added, event);
+        } else {
+            self.far.push((at, self.added), event);
+        }
     }
 
     /// Goes on to the next stretch in which something happens.
@@ -160,7 +165,7 @@ impl<E: Copy> EventQueue<E> {
         self.present = match self.next_filled(here) {
             Some(index) => self.present + ((index + RING - here) % RING) as u64,
             None => match self.far.first() {
-                Some(entry) => stretch_of(entry.at),
+                Some(&((at, _), _)) => stretch_of(at),
                 None => return,
             },
         };
@@ -176,10 +181,9 @@ impl<E: Copy> EventQueue<E> {
         if self.near.len() > 1 {
             self.near.sort_by_key(|(at, _)| Reverse(*at));
         }
-        while let Some(entry) = self.far.first()
-            && stretch_of(entry.at) - self.present < RING as u64
+        while let Some(&((at, _), event)) = self.far.first()
+            && stretch_of(at) - self.present < RING as u64
         {
-            let Entry { at, event, .. } = *entry;
             self.far.pop();
             self.place(at, event);
         }
@@ -201,54 +205,57 @@ impl<E: Copy> EventQueue<E> {
     }
 }
 
-/// A 4-ary heap: fewer levels than a binary one, and children that lie together.
+/// A 4-ary heap by keys of which no two are equal: fewer levels than a binary one, and children that lie together.
 #[derive(Debug)]
-struct Heap<E>(Vec<Entry<E>>);
+struct Heap<K, E>(Vec<(K, E)>);
 
 const ARITY: usize = 4;
 
-impl<E: Copy> Heap<E> {
-    fn first(&self) -> Option<&Entry<E>> {
+impl<K: Ord + Copy, E: Copy> Heap<K, E> {
+    fn first(&self) -> Option<&(K, E)> {
         self.0.first()
     }
 
-    fn push(&mut self, entry: Entry<E>) {
+    fn push(&mut self, key: K, event: E) {
         let mut at = self.0.len();
-        self.0.push(entry);
+        self.0.push((key, event));
         while at > 0 {
             let parent = (at - 1) / ARITY;
-            if self.0[parent].before(&entry) {
+            if self.0[parent].0 < key {
                 break;
             }
             self.0[at] = self.0[parent];
             at = parent;
         }
-        self.0[at] = entry;
+        self.0[at] = (key, event);
     }
 
-    fn pop(&mut self) -> Option<Entry<E>> {
+    fn pop(&mut self) -> Option<(K, E)> {
         let last = self.0.pop()?;
         let Some(&first) = self.0.first() else { return Some(last) };
-        let len = self.0.len();
+        let heap = &mut self.0[..];
         let mut at = 0;
         loop {
             let child = at * ARITY + 1;
-            if child >= len {
-                break;
-            }
-            let mut least = child;
-            for other in child + 1..(child + ARITY).min(len) {
-                if self.0[other].before(&self.0[least]) {
-                    least = other;
+            let least = match heap.get(child..child + ARITY) {
+                // Compared in pairs: which one is least nobody can foresee, and so there is nothing to mispredict.
+                Some([a, b, c, d]) => {
+                    let left = if b.0 < a.0 { (b.0, 1) } else { (a.0, 0) };
+                    let right = if d.0 < c.0 { (d.0, 3) } else { (c.0, 2) };
+                    child + if right.0 < left.0 { right.1 } else { left.1 }
                 }
-            }
-            if last.before(&self.0[least]) {
+                _ => match (child..heap.len()).min_by_key(|other| heap[*other].0) {
+                    Some(least) => least,
+                    None => break,
+                },
+            };
+            if last.0 < heap[least].0 {
                 break;
             }
-            self.0[at] = self.0[least];
+            heap[at] = heap[least];
             at = least;
         }
-        self.0[at] = last;
+        heap[at] = last;
         Some(first)
     }
 }

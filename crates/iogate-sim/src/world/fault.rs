@@ -10,6 +10,8 @@ use crate::scenario::{Fault, FaultKind};
 pub(super) struct DeviceClock {
     /// From when on (of the world, of the device), and how many times as long everything takes; infinitely while it is stopped.
     stretches: Vec<(Time, Time, f64)>,
+    /// Whether it is disturbed at any time.
+    is_disturbed: bool,
 }
 
 impl DeviceClock {
@@ -28,16 +30,20 @@ impl DeviceClock {
             let device = at(&stretches, edge);
             stretches.push((edge, device, factor));
         }
-        DeviceClock { stretches }
+        let is_disturbed = stretches.iter().any(|(.., factor)| *factor != 1.0);
+        DeviceClock { stretches, is_disturbed }
     }
 
     /// What it shows at `world`.
     pub(super) fn at(&self, world: Time) -> Time {
-        at(&self.stretches, world)
+        if self.is_disturbed { at(&self.stretches, world) } else { world }
     }
 
     /// When it will show `device`; `None`: never.
     pub(super) fn when(&self, device: Time) -> Option<Time> {
+        if !self.is_disturbed {
+            return Some(device);
+        }
         let reached = |(_, start, factor): &&(Time, Time, f64)| *start <= device && factor.is_finite();
         let &(from, start, factor) = self.stretches.iter().rev().find(reached)?;
         let span = device.since(start);

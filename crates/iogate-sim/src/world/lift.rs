@@ -16,18 +16,25 @@ use super::block::{Io, JOURNAL, Owner};
 use crate::elevator::{Choice, Elevator, ElevatorConfig, Entry, Threads};
 use crate::slab::Slab;
 
-/// Pieces of a transfer, of which there is nearly always one: address and length.
-#[derive(Debug, Default)]
-struct Pieces {
+/// A transfer in an elevator. There may be many, and each is looked at only twice: small.
+struct Held {
+    io: Io,
+    thread: u64,
+    /// The first of its pieces, of which there is nearly always one, and the others: address and length.
     first: Option<(u64, u64)>,
     others: Vec<(u64, u64)>,
 }
 
-impl Pieces {
-    fn push(&mut self, piece: (u64, u64)) {
-        match self.first {
-            None => self.first = Some(piece),
-            Some(_) => self.others.push(piece),
+impl Held {
+    fn entry(&self, id: u32) -> Entry {
+        let Io { op, waited_for, bytes, .. } = self.io;
+        Entry {
+            id,
+            op,
+            waited_for,
+            thread: self.thread,
+            address: self.first.map_or(0, |(address, _)| address),
+            bytes,
         }
     }
 }
@@ -42,15 +49,63 @@ pub(super) enum Lift {
 pub(super) struct Ordered {
     elevator: Box<dyn Elevator + Send>,
     threads: Threads,
-    pool: Slab<()>,
-    taken: HashMap<u64, u32>,
-    held: Slab<(Io, Entry, Pieces)>,
+    pool: Pool,
+    held: Slab<Held>,
     /// In no order; no more than there are slots, and one of each owner.
     inside: Vec<(Owner, Entry)>,
     slots: usize,
     /// When it is to be asked again, and what of that has been said.
     wait: Time,
     said: Time,
+}
+
+/// Threads of a pool, and which requests have one.
+struct Pool {
+    threads: Slab<()>,
+    /// Of requests with small numbers, as dispatches have; [`IDLE`] where there is none.
+    few: Vec<u32>,
+    others: HashMap<u64, u32>,
+}
+
+/// Requests below this number are found without a search.
+const FEW_REQUESTS: u64 = 4_096;
+/// In place of the thread of a request that has none.
+const IDLE: u32 = u32::MAX;
+
+impl Default for Pool {
+    fn default() -> Pool {
+        Pool { threads: Slab::new(), few: Vec::new(), others: HashMap::default() }
+    }
+}
+
+impl Pool {
+    /// The thread of a request.
+    fn take(&mut self, request: u64) -> u32 {
+        let thread = if request < FEW_REQUESTS {
+            let request = request as usize;
+            if self.few.len() <= request {
+                self.few.resize(request + 1, IDLE);
+            }
+            &mut self.few[request]
+        } else {
+            self.others.entry(request).or_insert(IDLE)
+        };
+        if *thread == IDLE {
+            *thread = self.threads.add(());
+        }
+        *thread
+    }
+
+    /// A request needs its thread no more, if it has one.
+    fn give_back(&mut self, request: u64) {
+        let thread = match self.few.get_mut(request as usize) {
+            Some(thread) => std::mem::replace(thread, IDLE),
+            None => self.others.remove(&request).unwrap_or(IDLE),
+        };
+        if thread != IDLE {
+            self.threads.free(thread);
+        }
+    }
 }
 
 impl Lift {
@@ -64,8 +119,7 @@ impl Lift {
         Lift::Elevator(Box::new(Ordered {
             elevator: config.build(),
             threads,
-            pool: Slab::new(),
-            taken: HashMap::default(),
+            pool: Pool::default(),
             held: Slab::new(),
             inside: Vec::new(),
             slots: slots.max(1) as usize,
@@ -84,6 +138,15 @@ impl Lift {
         match self {
             Lift::Arrived(arrived) => arrived.push_back(io),
             Lift::Elevator(this) => this.submit(now, io, placement),
+        }
+    }
+
+    /// Whether nothing is there that could go to the device.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        match self {
+            Lift::Arrived(arrived) => arrived.is_empty(),
+            Lift::Elevator(_) => false,
         }
     }
 
@@ -108,9 +171,7 @@ impl Lift {
     /// A request has been answered: its thread is idle.
     pub(super) fn let_go(&mut self, request: u64) {
         let Lift::Elevator(this) = self else { return };
-        if let Some(thread) = this.taken.remove(&request) {
-            this.pool.free(thread);
-        }
+        this.pool.give_back(request);
     }
 
     /// When to ask again, if that has not been said.
@@ -125,15 +186,13 @@ impl Lift {
 impl Ordered {
     fn submit(&mut self, now: Time, io: Io, placement: &mut Placement) {
         let thread = self.thread(&io);
-        let mut pieces = Pieces::default();
-        placement.for_each_piece(io.op, io.file, io.offset, io.bytes, |at, bytes| pieces.push((at, bytes)));
-        let address = pieces.first.map_or(0, |(address, _)| address);
-        let Io { op, waited_for, bytes, .. } = io;
-        let entry = Entry { id: 0, op, waited_for, thread, address, bytes };
-        let id = self.held.add((io, entry, pieces));
-        let entry = Entry { id, ..entry };
-        self.held[id].1 = entry;
-        self.elevator.add(now, entry);
+        let mut held = Held { io, thread, first: None, others: Vec::new() };
+        placement.for_each_piece(io.op, io.file, io.offset, io.bytes, |address, bytes| match held.first {
+            None => held.first = Some((address, bytes)),
+            Some(_) => held.others.push((address, bytes)),
+        });
+        let id = self.held.add(held);
+        self.elevator.add(now, self.held[id].entry(id));
     }
 
     /// Who submits it.
@@ -145,8 +204,7 @@ impl Ordered {
         if !io.waited_for && io.op == iogate_core::Op::Write {
             return 0;
         }
-        let pool = &mut self.pool;
-        (*self.taken.entry(io.request).or_insert_with(|| pool.add(()))).into()
+        self.pool.take(io.request).into()
     }
 
     fn next(&mut self, now: Time, placed: &mut Vec<Transfer>) -> Option<Io> {
@@ -156,10 +214,11 @@ impl Ordered {
         }
         match self.elevator.next(now) {
             Choice::Begin(id) => {
-                let (io, entry, pieces) = &mut self.held[id];
-                let (io, entry, Pieces { first, others }) = (*io, *entry, std::mem::take(pieces));
+                let held = &mut self.held[id];
+                let (io, entry) = (held.io, held.entry(id));
                 let transfer = |(address, bytes)| Transfer { op: io.op, address, bytes };
-                placed.extend(first.into_iter().chain(others).map(transfer));
+                let others = std::mem::take(&mut held.others);
+                placed.extend(held.first.into_iter().chain(others).map(transfer));
                 self.held.free(id);
                 self.inside.push((io.owner, entry));
                 Some(io)

@@ -220,13 +220,16 @@ enum Event {
 // Most of what is remembered of the future is in such slots: two of them fit a cache line.
 const _: () = assert!(size_of::<event::Slot<Event>>() == 32);
 
+/// In place of a call, for what belongs to something else.
+const NO_CALL: u32 = u32::MAX;
+
 /// What travels.
 #[derive(Clone, Copy, Debug)]
 enum Message {
     /// A request on its way to the next layer.
     Request(u32),
-    /// Its reply on the way back.
-    Reply(u32),
+    /// Its reply on the way back, and the call that it belongs to, or [`NO_CALL`]: to count it, the request need not be looked at.
+    Reply { piece: u32, call: u32 },
     /// Several requests on their way to the next layer.
     List(u32),
     /// The reply to all of them.
@@ -287,6 +290,8 @@ struct World<'a> {
     has_own: bool,
     /// Whether all applications have ended.
     have_ended: bool,
+    /// Whether a call has been issued.
+    has_called: bool,
 }
 
 impl World<'_> {
@@ -340,13 +345,16 @@ impl World<'_> {
             Event::Arrive { message, to, bytes } => {
                 let bytes = if bytes == u32::MAX { self.bytes_of(message) } else { bytes.into() };
                 let done = self.net.arrive(self.queue.now(), to, bytes);
-                let is_counted = matches!(message, Message::Reply(piece) if self.counted_early(piece));
+                let is_counted = match message {
+                    Message::Reply { piece, call } => self.counted_early(piece, call, to),
+                    _ => false,
+                };
                 if !is_counted {
                     self.queue.add(done, Event::Deliver(message));
                 }
             }
             Event::Deliver(Message::Request(piece)) => self.take_in(piece)?,
-            Event::Deliver(Message::Reply(piece)) => self.replied(piece)?,
+            Event::Deliver(Message::Reply { piece, .. }) => self.replied(piece)?,
             Event::Deliver(Message::List(message)) => self.take_in_list(message)?,
             Event::Deliver(Message::ListReply(message)) => self.list_replied(message)?,
             Event::Deliver(Message::Note(note)) => {

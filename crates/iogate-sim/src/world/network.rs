@@ -63,6 +63,7 @@ impl Lasts {
         }
     }
 
+    #[inline]
     fn of(&mut self, from: u32, to: u32) -> &mut Time {
         match self {
             Lasts::Table { nodes, times } => {

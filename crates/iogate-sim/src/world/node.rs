@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use iogate_core::{Gate, GateConfig, Span, Time};
+use iogate_core::{DispatchId, Gate, GateConfig, Span, Time};
 
 use super::block::Block;
 use super::cached::NodeCache;
@@ -30,6 +30,8 @@ pub(super) struct Node {
     pub(super) touched: bool,
     /// Clients: whether a fault has taken it away.
     pub(super) lost: bool,
+    /// The first request of each dispatch (by its number) of its gate.
+    pub(super) firsts: Vec<u32>,
     /// Forwarders and clients: requests of each dispatch (by its number) that are not complete.
     pub(super) open: Vec<u32>,
     /// Of a forwarder that joins dispatches to lists.
@@ -59,6 +61,7 @@ impl Node {
             wake: Time::MAX,
             touched: false,
             lost: false,
+            firsts: Vec::new(),
             open: Vec::new(),
             lists: None,
             block,
@@ -72,6 +75,16 @@ impl Node {
         if let Some(gate) = self.gate.as_ref().filter(|_| chooses) {
             self.choosing = Some(Box::new(choosing(gate.config())));
         }
+    }
+
+    /// Notes the first request of what its gate has dispatched.
+    pub(super) fn note_first(&mut self, id: DispatchId) {
+        let index = id.0 as usize;
+        if self.firsts.len() <= index {
+            self.firsts.resize(index + 1, 0);
+        }
+        let first = self.gate.as_ref().and_then(|gate| gate.parts(id).next());
+        self.firsts[index] = first.map_or(0, |part| part.request.0 as u32);
     }
 
     /// What its clock shows.

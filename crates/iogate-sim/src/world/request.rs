@@ -9,10 +9,13 @@ use iogate_core::{
 };
 
 use super::process::Waiting;
-use super::{Arrived, Event, Message, SimError, World};
+use super::{Arrived, Event, Message, NO_CALL, SimError, World};
 use crate::rng::mix;
 use crate::scenario::Spread;
 use crate::workload::Call;
+
+/// Requests that memory is taken for before they come, at most: a few MB.
+const EXPECTED_MAX: usize = 1 << 15;
 
 /// A call in progress.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +70,12 @@ impl Piece {
     /// Whether it carries nothing, and asks for what was written to be durable.
     fn is_commit(&self) -> bool {
         self.bytes == 0
+    }
+
+    /// The reply to it; it is this piece.
+    pub(super) fn reply(&self, piece: u32) -> Message {
+        let call = if let Parent::Call(call) = self.parent { call } else { NO_CALL };
+        Message::Reply { piece, call }
     }
 
     /// Bytes of data that the request carries, and those that its answer does.
@@ -133,7 +142,24 @@ impl World<'_> {
             }
         }
         self.calls[run].open = open;
+        if !std::mem::replace(&mut self.has_called, true) {
+            self.make_room(open);
+        }
         if cached { self.ask_cache(node) } else { Ok(()) }
+    }
+
+    /// The first call has become so many requests: if each process does as much at the same time, this many are under way. Their records
+    /// have their memory at once, as growing would copy them again and again.
+    fn make_room(&mut self, requests: u32) {
+        let all = (requests as usize * self.processes.len()).min(EXPECTED_MAX);
+        self.pieces.reserve(all);
+        self.queue.reserve(all);
+        let servers = self.first_server() as usize..self.layers[self.layers.len() - 1] as usize;
+        let each = all.div_ceil(servers.len().max(1));
+        self.nodes[servers]
+            .iter_mut()
+            .filter_map(|node| node.gate.as_mut())
+            .for_each(|gate| gate.reserve(each));
     }
 
     /// A process, as of now.
@@ -230,7 +256,7 @@ impl World<'_> {
     pub(super) fn bytes_of(&self, message: Message) -> u64 {
         match message {
             Message::Request(piece) => self.pieces[piece].data().0,
-            Message::Reply(piece) => self.pieces[piece].data().1,
+            Message::Reply { piece, .. } => self.pieces[piece].data().1,
             Message::List(list) => self.list_messages[list].data.0,
             Message::ListReply(list) => self.list_messages[list].data.1,
             Message::Note(note) => self.notes[note].bytes,
@@ -396,6 +422,7 @@ impl World<'_> {
     fn carry_out(&mut self, node: u32, dispatch: &Dispatch) -> Result<(), SimError> {
         let Dispatch { id, file, op, offset, bytes, .. } = *dispatch;
         let this = &mut self.nodes[node as usize];
+        this.note_first(id);
         if this.block.is_some() {
             return self.store(node, dispatch);
         }
@@ -429,9 +456,12 @@ impl World<'_> {
         let server = this.block.as_ref().map(|_| node - first_server);
         let mut bytes = 0;
         let (mut done_here, mut regions) = (Vec::new(), Vec::new());
+        // Known beside the gate: so the processor fetches the request while it still fetches the gate's record of it.
+        let mut first = Some(this.firsts[id.0 as usize]);
         for part in gate.parts(id) {
             bytes += u64::from(part.bytes);
-            let index = part.request.0 as u32;
+            let index = first.take().unwrap_or(part.request.0 as u32);
+            debug_assert_eq!(u64::from(index), part.request.0, "the first was noted");
             let piece = &mut self.pieces[index];
             piece.left -= part.bytes;
             if piece.left > 0 {
@@ -451,7 +481,7 @@ impl World<'_> {
                 continue;
             }
             let (_, data) = piece.data();
-            self.net.send(&mut self.queue, node, piece.from, data, Message::Reply(index));
+            self.net.send(&mut self.queue, node, piece.from, data, piece.reply(index));
         }
         gate.complete(clock, id, Outcome::Done { bytes });
         self.touch(node);
@@ -459,17 +489,18 @@ impl World<'_> {
         done_here.into_iter().try_for_each(|piece| self.replied(piece))
     }
 
-    /// Counts a reply that has reached its receiver's port, unless more than that happens when it has come in. It does not while others
-    /// are to come for the same call or dispatch: they come through the same port, and so after it. Saves an event for each.
-    pub(super) fn counted_early(&mut self, piece: u32) -> bool {
-        let Piece { parent, from, .. } = self.pieces[piece];
-        if self.nodes[from as usize].slots.is_some() {
+    /// Counts a reply of a call (or none) that has reached the port of `to`, unless more than that happens when it has come in. It does not
+    /// while others are to come for the same call or dispatch: they come through the same port, and so after it. Saves an event for each.
+    pub(super) fn counted_early(&mut self, piece: u32, call: u32, to: u32) -> bool {
+        if self.nodes[to as usize].slots.is_some() {
             return false;
         }
-        let open = match parent {
-            Parent::Call(call) => &mut self.calls[call].open,
-            Parent::Dispatch { node, id } => &mut self.nodes[node as usize].open[id.0 as usize],
-            _ => return false,
+        let open = if call != NO_CALL {
+            &mut self.calls[call].open
+        } else if let Parent::Dispatch { node, id } = self.pieces[piece].parent {
+            &mut self.nodes[node as usize].open[id.0 as usize]
+        } else {
+            return false;
         };
         if *open == 1 {
             return false;

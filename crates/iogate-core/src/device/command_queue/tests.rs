@@ -148,8 +148,8 @@ fn looking_closely_at_what_is_near_gives_what_looking_at_all_gives() {
         let reached = |&Command { ready, start, op, .. }: &Command| {
             queue.disk.turned_at(ready.max(now).as_nanos() + queue.disk.arm_ns(head, start, op), start)
         };
-        let first = (0..).zip(queue.candidates()).min_by_key(|(_, command)| reached(command));
-        assert_eq!(queue.choose(now), first.map(|(index, _)| Choice::Command(index)), "round {round}");
+        let first = queue.candidates().iter().min_by_key(|slot| reached(queue.command(**slot)));
+        assert_eq!(queue.choose(now), first.map(|slot| Choice::Command(*slot)), "round {round}");
     }
 }
 

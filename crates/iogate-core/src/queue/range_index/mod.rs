@@ -100,6 +100,13 @@ impl Arena {
             + (self.free_leaves.capacity() + self.free_inners.capacity()) * size_of::<u32>()
     }
 
+    /// Makes room for so many entries, if each leaf is half full.
+    pub(crate) fn reserve(&mut self, entries: usize) {
+        let leaves = entries.div_ceil(LEAF / 2);
+        self.leaves.reserve(leaves);
+        self.free_leaves.reserve(leaves);
+    }
+
     fn new_leaf(&mut self) -> u32 {
         match self.free_leaves.pop() {
             Some(leaf) => leaf,

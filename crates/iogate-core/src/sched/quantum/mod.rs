@@ -111,6 +111,8 @@ struct Formed {
     /// Its quantum when the queue's clock stood at `clock`.
     quantum: u64,
     clock: u64,
+    /// Whether a request may begin where it ends, as far as a walk would say.
+    goes_on: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -193,7 +195,7 @@ impl<D: Discipline> Quantum<D> {
             let (quantum, joined) =
                 kept.map_or((0, 0), |before| (before.quantum_at(this.clock), before.run.requests as usize));
             let quantum = quantum.saturating_add(own_quanta(pending, &pending.run[joined..], this.clock));
-            Formed { run, quantum, clock: this.clock }
+            Formed { run, quantum, clock: this.clock, goes_on: pending.run_goes_on }
         });
         self.rank(queue, pending);
     }
@@ -214,6 +216,7 @@ impl<D: Discipline> Quantum<D> {
         formed.run.last = more.last;
         formed.run.bytes += more.bytes;
         formed.run.requests += more.requests;
+        formed.goes_on = pending.run_goes_on;
         self.rank(queue, pending);
     }
 
@@ -319,7 +322,9 @@ impl<D: Discipline> Quantum<D> {
 
     /// Takes the run walked last out of its queue.
     fn serve(&mut self, queue: QueueId, run: Run, pending: &mut Pending) {
-        self.continued.retain(|other| *other != queue.0);
+        if !self.continued.is_empty() {
+            self.continued.retain(|other| *other != queue.0);
+        }
         let (app, end) = (pending.slot(run.first).app, run.end());
         let this = &mut self.queues[queue.index()];
         pending.take_run(|pending, slot| this.arrivals.remove(pending, slot));
@@ -477,8 +482,9 @@ impl<D: Discipline> Scheduler for Quantum<D> {
                 self.continued.push_back(queue.0);
             }
         }
-        match this.run {
+        match &mut this.run {
             Some(formed) if key > pending.slot(formed.run.last).key() => {
+                formed.goes_on |= offset <= formed.run.end();
                 let joins = offset == formed.run.end()
                     && pending.near.before == Some(formed.run.last)
                     && formed.run.requests < self.cap.requests
@@ -519,9 +525,20 @@ impl<D: Discipline> Scheduler for Quantum<D> {
                 this.advance(self.step, self.base);
                 let Some(formed) = this.run else { return Pick::Idle };
                 let granted = formed.quantum_at(this.clock);
-                let run = pending.walk_first(queue, self.cap).unwrap_or(formed.run);
-                debug_assert_eq!(run, formed.run, "the formed run is what a walk finds");
-                self.dispatch(now, run, granted, pending);
+                if formed.run.requests == 1 {
+                    // Most often it is one request, which is known.
+                    debug_assert_eq!(
+                        pending.walk_first(queue, self.cap),
+                        Some(formed.run),
+                        "as a walk finds it"
+                    );
+                    debug_assert_eq!(pending.run_goes_on, formed.goes_on, "as a walk finds it");
+                    pending.note_run_of_one(formed.run.first, formed.goes_on);
+                } else {
+                    let run = pending.walk_first(queue, self.cap);
+                    debug_assert_eq!(run, Some(formed.run), "the formed run is what a walk finds");
+                }
+                self.dispatch(now, formed.run, granted, pending);
                 Pick::Dispatch
             }
             Err(pick) => pick,
