@@ -387,8 +387,8 @@ impl App {
         self.clock + product(self.part(), clocks.total - self.at)
     }
 
-    /// A dispatch has ended, or is as good as ended: what it spent on positioning has that as its cause, by the application's mean number of
-    /// requests meanwhile. Who made that necessary is charged by its weight in service.
+    /// A dispatch has ended, or is as good as ended: what it spent on positioning has that as its cause, by the application's mean
+    /// number of requests meanwhile. Who made that necessary is charged by its weight in service.
     pub(super) fn charge_positioning(&mut self, clocks: &Clocks, begun: &Begun) {
         let Some((total, own)) = begun.since.filter(|_| begun.positioning > 0) else { return };
         let (all, own) = (clocks.total - total, clocks.own - own);
