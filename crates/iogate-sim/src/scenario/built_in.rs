@@ -24,6 +24,7 @@ pub const BUILT_IN: &[(&str, &str)] = all![
     "aioli-run-lengths",
     "aioli-sequential",
     "aioli-sequential-cached",
+    "aioli-sequential-synchronous",
     "aioli-sequential-readers",
     "aioli-slots",
     "aioli-ten-applications",

@@ -61,6 +61,7 @@ const ALL: &[Published] = &[
     shown("aioli", "figure 7", "two IORs"),
     shown("aioli", "figure 7, threads of the server", "control: how much the scheduler sees"),
     shown("aioli", "figure 7, few slots of a mount", "control: how much of a call is at the server at once"),
+    shown("aioli", "figure 5, one transfer at a time", "control: a reference that is synchronous"),
     shown("aioli", "figure 5, page cache below", "control: what the server's memory does"),
     shown("aioli", "figure 7, page cache below", "the same"),
     shown("aioli", "table 2, page cache below", "the same"),

@@ -43,6 +43,7 @@ pub(super) fn page(lab: &Lab<'_>) -> Result<Reproduced, Failure> {
     let readers = lab.experiment("aioli-sequential-readers")?;
     let ten = lab.experiment("aioli-ten-applications")?;
     let slots = lab.experiment("aioli-slots")?;
+    let synchronous = lab.experiment("aioli-sequential-synchronous")?;
     let cached = below::Cached {
         ior: lab.experiment("aioli-one-ior-cached")?,
         sequential: lab.experiment("aioli-sequential-cached")?,
@@ -56,6 +57,7 @@ pub(super) fn page(lab: &Lab<'_>) -> Result<Reproduced, Failure> {
         two_iors(&posix, &collective)?,
         few_threads(&posix, &threads, &lengths)?,
         below::slots(&posix, &slots)?,
+        below::synchronous(&one.0, &synchronous)?,
         sequential(&readers)?,
         ten_applications(&ten)?,
         below::cached(bare, &cached)?,

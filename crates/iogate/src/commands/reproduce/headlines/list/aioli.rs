@@ -56,12 +56,20 @@ pub(super) const ALL: &[Headline] = &[
             claim("than one reader", "figure 5", "other reads: aioli passes one reader"),
             claim("against one writer", "figure 5", "writes: aioli against one writer"),
         ],
-        &[cause(
-            "the server's page cache, which reads ahead and answers writes from memory",
-            Shows::Agreement,
-            &[control("aioli", "figure 5, page cache below", "page cache*")],
-        )
-        .without(&[control("aioli", "figure 5, page cache below", "nothing*")])],
+        &[
+            cause(
+                "the server's page cache, which reads ahead and answers writes from memory",
+                Shows::Agreement,
+                &[control("aioli", "figure 5, page cache below", "page cache*")],
+            )
+            .without(&[control("aioli", "figure 5, page cache below", "nothing*")]),
+            cause(
+                "the one reader that it is compared with has one transfer at a time",
+                Shows::Agreement,
+                &[control("aioli", "figure 5, one transfer at a time", "*: aioli passes one reader")],
+            )
+            .without(&[control("aioli", "figure 5, page cache below", "nothing below, reads*")]),
+        ],
     ),
     headline(
         "aioli",
