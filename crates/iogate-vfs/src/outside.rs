@@ -26,8 +26,8 @@ impl OutsideLocks {
     }
 
     /// Of an open file: its own, if it is open for reading and writing, so that a parallel file system need not open it again; else it is
-    /// opened once more, in the process's own name, and for reading only where it cannot be written. Of one open file there are these
-    /// at most once at a time.
+    /// opened once more, in the process's own name, and for reading only where it cannot be written. Of one open file only one of
+    /// these takes locks at a time.
     ///
     /// # Errors
     /// Those of `open(2)`.
@@ -36,10 +36,9 @@ impl OutsideLocks {
         if flags.contains(OFlags::RDWR) && !flags.contains(OFlags::PATH) {
             return Ok(OutsideLocks::new(rustix::io::fcntl_dupfd_cloexec(file, 0)?, false));
         }
-        // By reference: it is open until it is open once more.
         let open = |access: OFlags| {
             let flags = access | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-            rustix::fs::openat(CWD, ProcPath::new(&file).as_bytes(), flags, Mode::empty())
+            rustix::fs::openat(CWD, ProcPath::new(file).as_bytes(), flags, Mode::empty())
         };
         match open(OFlags::RDWR) {
             Ok(file) => Ok(OutsideLocks::new(file, false)),
@@ -103,11 +102,9 @@ impl OutsideLocks {
     /// Whether other machines may use the file, too.
     pub fn reaches_afar(&self) -> bool {
         // The upper layer of an overlay is on this machine, even where it is not known which file system it is.
-        let is_overlay = |file: &OwnedFd| {
-            rustix::fs::fstatfs(file)
-                .is_ok_and(|found| found.f_type as i64 == libc::OVERLAYFS_SUPER_MAGIC as i64)
-        };
-        Nearness::of_directory(&self.file) == Nearness::Far && !is_overlay(&self.file)
+        let found = rustix::fs::fstatfs(&self.file);
+        let is_overlay = found.is_ok_and(|found| found.f_type == libc::OVERLAYFS_SUPER_MAGIC);
+        Nearness::of_directory(&self.file) == Nearness::Far && !is_overlay
     }
 
     /// A lock of somebody else that such a one would not go together with.

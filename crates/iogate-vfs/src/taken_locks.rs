@@ -79,8 +79,10 @@ impl std::convert::From<NotTaken> for io::Error {
 pub struct TakenLocks {
     table: Mutex<FileLocks>,
     /// Those that somebody has locks of, by inode and generation.
-    files: Mutex<HashMap<(u64, u64), Arc<Mutex<Taken>>>>,
+    files: Mutex<Files>,
 }
+
+type Files = HashMap<(u64, u64), Arc<Mutex<Taken>>>;
 
 /// What is taken on a file that somebody has locks of.
 #[derive(Debug)]
@@ -222,9 +224,9 @@ impl TakenLocks {
         };
         // No file has the bytes beyond.
         let is_there = |part: &ByteRange| i64::try_from(part.first()).is_ok();
-        // Each of them, whatever came of the others.
         let parts = together.into_iter().filter(|(_, part)| is_there(part));
-        parts.map(taken).fold(true, |all, one| all && one)
+        // Each of them, whatever came of the others.
+        parts.filter(|part| !taken(*part)).count() == 0
     }
 
     /// Does something with a file's locks; opens it, if nobody has any.
