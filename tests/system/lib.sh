@@ -175,6 +175,23 @@ needs_linux_as_program() {
     fi
 }
 
+# serve_source: a server of SRC at unix:$WORK/socket, which keeps what is a client's for 4 s; again, if it was there before. `server` is its process.
+# shellcheck disable=SC2034 # tests use it
+serve_source() {
+    cat >"$WORK/server.toml" <<END
+session_grace = "4s"
+[[listen]]
+at = "unix:$WORK/socket"
+[[export]]
+directory = "$SRC"
+gate = { scheduler = "$SCHEDULER" }
+users = { squash = "none" }
+END
+    "$IOGATE" serve "$WORK/server.toml" >"$WORK/server.out" 2>>"$WORK/server.log" &
+    server=$!
+    eventually 10 grep -q '^ready$' "$WORK/server.out" || fail "the server does not start: $(cat "$WORK/server.log")"
+}
+
 # one_database ROWS PLACE...: programs at all places, which show one directory, write one SQLite database at once, each so many rows. What is read decides
 # what is written: without locks some would be lost, or the file damaged.
 one_database() {

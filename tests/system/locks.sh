@@ -18,21 +18,7 @@ end() {
     clean_up "$status"
 }
 trap end EXIT
-cat >"$WORK/server.toml" <<END
-session_grace = "4s"
-[[listen]]
-at = "unix:$WORK/socket"
-[[export]]
-directory = "$SRC"
-gate = { scheduler = "$SCHEDULER" }
-users = { squash = "none" }
-END
-serve() {
-    "$IOGATE" serve "$WORK/server.toml" >"$WORK/server.out" 2>>"$WORK/server.log" &
-    server=$!
-    eventually 10 grep -q '^ready$' "$WORK/server.out" || fail "the server does not start: $(cat "$WORK/server.log")"
-}
-serve
+serve_source
 for place in "$MNT" "$other"; do
     "$IOGATE" mount --remote "unix:$WORK/socket" "$place" --scheduler fifo --cache "$CACHE" "${transport[@]}" || fail "not mounted"
 done
@@ -144,7 +130,7 @@ holder=$!
 eventually 5 held_elsewhere "$other"
 kill -KILL "$server"
 wait "$server" 2>/dev/null || true
-serve
+serve_source
 # The lock is kept for who had it, whoever comes first; nobody is told something else meanwhile.
 held_elsewhere "$other" || fail "a lock is lost with the server"
 held_elsewhere "$MNT" || fail "a lock is lost with the server"

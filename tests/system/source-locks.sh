@@ -23,18 +23,7 @@ trap end EXIT
 mount_at() { "$IOGATE" mount "$@" --scheduler fifo --cache "$CACHE" "${transport[@]}" || fail "not mounted: $*"; }
 mount_gate --locks source
 mount_at "$SRC" "$other" --locks source
-cat >"$WORK/server.toml" <<END
-session_grace = "4s"
-[[listen]]
-at = "unix:$WORK/socket"
-[[export]]
-directory = "$SRC"
-gate = { scheduler = "fifo" }
-users = { squash = "none" }
-END
-"$IOGATE" serve "$WORK/server.toml" >"$WORK/server.out" 2>>"$WORK/server.log" &
-server=$!
-eventually 10 grep -q '^ready$' "$WORK/server.out" || fail "the server does not start: $(cat "$WORK/server.log")"
+serve_source
 mount_at --remote "unix:$WORK/socket" "$served"
 places=("$MNT" "$other" "$served" "$SRC")
 touch "$SRC/file"

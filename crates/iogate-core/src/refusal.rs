@@ -39,6 +39,8 @@ pub mod errno {
     pub const EAGAIN: i32 = 11;
     /// Permission denied.
     pub const EACCES: i32 = 13;
+    /// Not now.
+    pub const EBUSY: i32 = 16;
     /// Invalid argument.
     pub const EINVAL: i32 = 22;
     /// Too many open files.
@@ -49,6 +51,8 @@ pub mod errno {
     pub const ENOSPC: i32 = 28;
     /// It would wait for itself.
     pub const EDEADLK: i32 = 35;
+    /// There is no room for more locks.
+    pub const ENOLCK: i32 = 37;
     /// It leads back to itself.
     pub const ELOOP: i32 = 40;
     /// Not what the protocol says.

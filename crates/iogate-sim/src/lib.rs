@@ -21,6 +21,7 @@
 //! | [`profile`] | what storage charges, as text; devices named by it |
 //! | [`record`] | arrivals and completions as a trace |
 //! | [`rng`] | seeded random numbers |
+//! | `by_number` | values by number, few of them large |
 //! | `slab` | values in reusable slots, named by small numbers |
 //! | [`tree`] | decision trees, learnt from examples |
 //!
@@ -29,6 +30,7 @@
 
 pub mod advise;
 pub mod batch;
+mod by_number;
 pub mod cache;
 mod call_times;
 pub mod choice;

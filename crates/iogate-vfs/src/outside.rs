@@ -6,10 +6,10 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use iogate_core::file_locks::{ByteRange, Kind};
 use iogate_engine::store::Nearness;
-use rustix::fs::{CWD, FlockOperation, Mode, OFlags};
+use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 
-use crate::directory::ProcPath;
+use crate::directory::reopen;
 
 /// A file that is open to be locked.
 #[derive(Debug)]
@@ -36,10 +36,7 @@ impl OutsideLocks {
         if flags.contains(OFlags::RDWR) && !flags.contains(OFlags::PATH) {
             return Ok(OutsideLocks::new(rustix::io::fcntl_dupfd_cloexec(file, 0)?, false));
         }
-        let open = |access: OFlags| {
-            let flags = access | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-            rustix::fs::openat(CWD, ProcPath::new(file).as_bytes(), flags, Mode::empty())
-        };
+        let open = |access: OFlags| reopen(file, access | OFlags::NONBLOCK | OFlags::NOCTTY);
         match open(OFlags::RDWR) {
             Ok(file) => Ok(OutsideLocks::new(file, false)),
             Err(Errno::ROFS | Errno::ACCESS | Errno::PERM | Errno::TXTBSY | Errno::ISDIR) => {

@@ -62,15 +62,10 @@ impl std::convert::From<io::Error> for NotTaken {
 impl std::convert::From<NotTaken> for io::Error {
     /// As [`SetLock`](iogate_core::wire::SetLock) fails.
     fn from(why: NotTaken) -> io::Error {
-        let errno = match why {
-            NotTaken::Failed(error) => return error,
-            NotTaken::Denied(Denied::Held(_) | Denied::Outside) => libc::EAGAIN,
-            NotTaken::Denied(Denied::Grace) => libc::EBUSY,
-            NotTaken::Denied(Denied::Lost) => libc::ESTALE,
-            NotTaken::Denied(Denied::TooMany) => libc::ENOLCK,
-            NotTaken::Denied(Denied::Malformed) => libc::EINVAL,
-        };
-        io::Error::from_raw_os_error(errno)
+        match why {
+            NotTaken::Failed(error) => error,
+            NotTaken::Denied(denied) => io::Error::from_raw_os_error(denied.errno()),
+        }
     }
 }
 

@@ -23,6 +23,7 @@ use alloc::vec::Vec;
 pub use self::passed::{Outcome, Passed};
 pub use self::ranges::{ByteRange, Held, Kind, RangeLocks};
 use crate::Time;
+use crate::refusal::errno;
 use crate::wire::{Identity, Lock, lock};
 
 /// Most locks that a session has: each costs some 50 bytes.
@@ -63,6 +64,19 @@ pub enum Denied {
     TooMany,
     /// There is no such lock.
     Malformed,
+}
+
+impl Denied {
+    /// What a [`SetLock`](crate::wire::SetLock) fails with.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Denied::Held(_) | Denied::Outside => errno::EAGAIN,
+            Denied::Grace => errno::EBUSY,
+            Denied::Lost => errno::ESTALE,
+            Denied::TooMany => errno::ENOLCK,
+            Denied::Malformed => errno::EINVAL,
+        }
+    }
 }
 
 /// The locks of an export.
@@ -207,21 +221,10 @@ impl FileLocks {
         lock: &Lock,
         again: Option<From>,
     ) -> Result<(), Denied> {
-        let Asker { session, is_forwarder } = who.into();
-        let (space, kind, range) = asked(lock).ok_or(Denied::Malformed)?;
-        let Some(kind) = kind else { return Ok(()) };
-        match (self.is_grace(now), again) {
-            (true, None) => return Err(Denied::Grace),
-            (false, None) => {}
-            (true, Some(from)) if self.before.has(from) => {}
-            _ => return Err(Denied::Lost),
-        }
-        let most = if is_forwarder { LOCKS_PER_FORWARDER_MAX } else { LOCKS_PER_SESSION_MAX };
-        if self.counts.get(&session).is_some_and(|&count| count >= most) {
-            return Err(Denied::TooMany);
-        }
-        let in_the_way =
-            self.of(file).and_then(|spaces| spaces.0[space].in_the_way((session, lock.owner), kind, range));
+        let who = who.into();
+        let Some((space, kind, range)) = self.admits(now, who, lock, again)? else { return Ok(()) };
+        let owner = (who.session, lock.owner);
+        let in_the_way = self.of(file).and_then(|spaces| spaces.0[space].in_the_way(owner, kind, range));
         in_the_way.map_or(Ok(()), |held| Err(Denied::Held(held)))
     }
 
@@ -239,7 +242,7 @@ impl FileLocks {
         again: Option<From>,
     ) -> Result<(), Denied> {
         let who = who.into();
-        self.may(now, who, file, lock, again)?;
+        self.admits(now, who, lock, again)?;
         let (space, kind, range) = asked(lock).ok_or(Denied::Malformed)?;
         let owner = (who.session, lock.owner);
         let spaces = self.files.entry((file.inode, file.generation)).or_default();
@@ -295,6 +298,29 @@ impl FileLocks {
     pub fn together(&self, file: Identity, space: usize, range: ByteRange) -> Vec<(Option<Kind>, ByteRange)> {
         let free = || Vec::from([(None, range)]);
         self.of(file).map_or_else(free, |spaces| spaces.0[space].together(range))
+    }
+
+    /// What a session asks for, if it may ask for that now, whoever has it; `None`: it gives something back.
+    fn admits(
+        &self,
+        now: Time,
+        who: Asker,
+        lock: &Lock,
+        again: Option<From>,
+    ) -> Result<Option<(usize, Kind, ByteRange)>, Denied> {
+        let (space, kind, range) = asked(lock).ok_or(Denied::Malformed)?;
+        let Some(kind) = kind else { return Ok(None) };
+        match (self.is_grace(now), again) {
+            (true, None) => return Err(Denied::Grace),
+            (false, None) => {}
+            (true, Some(from)) if self.before.has(from) => {}
+            _ => return Err(Denied::Lost),
+        }
+        let most = if who.is_forwarder { LOCKS_PER_FORWARDER_MAX } else { LOCKS_PER_SESSION_MAX };
+        match self.counts.get(&who.session) {
+            Some(&count) if count >= most => Err(Denied::TooMany),
+            _ => Ok(Some((space, kind, range))),
+        }
     }
 
     fn of(&self, file: Identity) -> Option<&Spaces> {

@@ -16,7 +16,6 @@ use super::preempt::{Preemption, Reach};
 use super::ready::TagHeaps;
 use super::{Entitlement, Leaf, Policy};
 use crate::hash::HashMap;
-
 use crate::request::AppId;
 use crate::stats::Recent;
 use crate::time::{Span, Time};

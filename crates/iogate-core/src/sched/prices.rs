@@ -50,14 +50,6 @@ impl Prices {
         [(2, 16), (1, 4), (0, 1)].into_iter().find(|(class, _)| saves(*class)).map_or(0, |(_, reach)| reach)
     }
 
-    /// X(n) / n X(1), of [`WHOLE`]: how much of its time in service a dispatch would take alone that is one of so many. Nothing is
-    /// known: 0.
-    pub fn alone(&self, in_service: u32) -> u32 {
-        let count = u64::from(in_service.max(1));
-        let rate = self.rate_at(in_service.max(1)) << 16;
-        rate.checked_div(count * self.rate_at(1)).unwrap_or(0).min(WHOLE.into()) as u32
-    }
-
     /// u = 1 - X(n) / X(n + 1), of [`WHOLE`]: what the device loses by a slot that stays idle beside `in_service` others.
     pub fn idle_loss(&self, in_service: u32) -> u32 {
         if in_service == 0 {

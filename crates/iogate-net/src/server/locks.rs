@@ -158,13 +158,12 @@ fn not_taken(why: NotTaken) -> Refusal {
 }
 
 pub(super) fn refusal(denied: &Denied) -> Refusal {
-    match denied {
-        Denied::Held(_) | Denied::Outside => Refusal::new(libc::EAGAIN, ""),
-        Denied::Grace => {
-            Refusal::new(libc::EBUSY, "locks are kept for who had them before the server was started again")
-        }
-        Denied::Lost => Refusal::new(libc::ESTALE, "the lock may have been another's meanwhile"),
-        Denied::TooMany => Refusal::new(libc::ENOLCK, "the client has as many locks as it may"),
-        Denied::Malformed => Refusal::new(libc::EINVAL, "there is no such lock"),
-    }
+    let why = match denied {
+        Denied::Held(_) | Denied::Outside => "",
+        Denied::Grace => "locks are kept for who had them before the server was started again",
+        Denied::Lost => "the lock may have been another's meanwhile",
+        Denied::TooMany => "the client has as many locks as it may",
+        Denied::Malformed => "there is no such lock",
+    };
+    Refusal::new(denied.errno(), why)
 }

@@ -28,11 +28,11 @@
 
 use std::collections::VecDeque;
 
-use iogate_core::hash::HashMap;
 use iogate_core::{Span, Time};
 
 use super::parameters::value;
 use super::{Choice, Elevator, Entry};
+use crate::by_number::ByNumber;
 
 /// Whose queue, by its place: write-back's, or a thread's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,21 +50,17 @@ impl Whose {
     }
 }
 
-/// Threads below this number are found without a search.
-const FEW_THREADS: u64 = 4_096;
-
 /// The queues of all threads that have ever submitted something, and that of write-back.
 #[derive(Debug)]
 struct Queues {
     all: Vec<Queue>,
-    /// Of threads with small numbers, of which there is a pool; write-back's place where there is none.
-    few: Vec<Whose>,
-    others: HashMap<u64, Whose>,
+    /// By thread; write-back's place where there is none. Threads of a pool have small numbers.
+    places: ByNumber<Whose>,
 }
 
 impl Queues {
     fn new() -> Queues {
-        Queues { all: vec![Queue::default()], few: Vec::new(), others: HashMap::default() }
+        Queues { all: vec![Queue::default()], places: ByNumber::new(Whose::WRITE_BACK) }
     }
 
     /// Whose an entry is.
@@ -72,15 +68,7 @@ impl Queues {
         if !entry.is_sync() {
             return Whose::WRITE_BACK;
         }
-        let place = if entry.thread < FEW_THREADS {
-            let thread = entry.thread as usize;
-            if self.few.len() <= thread {
-                self.few.resize(thread + 1, Whose::WRITE_BACK);
-            }
-            &mut self.few[thread]
-        } else {
-            self.others.entry(entry.thread).or_insert(Whose::WRITE_BACK)
-        };
+        let place = self.places.of(entry.thread);
         if *place == Whose::WRITE_BACK {
             *place = Whose(self.all.len() as u32);
             self.all.push(Queue::default());

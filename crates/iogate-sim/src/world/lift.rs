@@ -10,9 +10,9 @@ use std::collections::VecDeque;
 
 use iogate_core::Time;
 use iogate_core::device::{Placement, Transfer};
-use iogate_core::hash::HashMap;
 
 use super::block::{Io, JOURNAL, Owner};
+use crate::by_number::ByNumber;
 use crate::elevator::{Choice, Elevator, ElevatorConfig, Entry, Threads};
 use crate::slab::Slab;
 
@@ -62,34 +62,23 @@ pub(super) struct Ordered {
 /// Threads of a pool, and which requests have one.
 struct Pool {
     threads: Slab<()>,
-    /// Of requests with small numbers, as dispatches have; [`IDLE`] where there is none.
-    few: Vec<u32>,
-    others: HashMap<u64, u32>,
+    /// By request; [`IDLE`] where there is none. Requests have small numbers, as dispatches have.
+    taken: ByNumber<u32>,
 }
 
-/// Requests below this number are found without a search.
-const FEW_REQUESTS: u64 = 4_096;
 /// In place of the thread of a request that has none.
 const IDLE: u32 = u32::MAX;
 
 impl Default for Pool {
     fn default() -> Pool {
-        Pool { threads: Slab::new(), few: Vec::new(), others: HashMap::default() }
+        Pool { threads: Slab::new(), taken: ByNumber::new(IDLE) }
     }
 }
 
 impl Pool {
     /// The thread of a request.
     fn take(&mut self, request: u64) -> u32 {
-        let thread = if request < FEW_REQUESTS {
-            let request = request as usize;
-            if self.few.len() <= request {
-                self.few.resize(request + 1, IDLE);
-            }
-            &mut self.few[request]
-        } else {
-            self.others.entry(request).or_insert(IDLE)
-        };
+        let thread = self.taken.of(request);
         if *thread == IDLE {
             *thread = self.threads.add(());
         }
@@ -98,10 +87,7 @@ impl Pool {
 
     /// A request needs its thread no more, if it has one.
     fn give_back(&mut self, request: u64) {
-        let thread = match self.few.get_mut(request as usize) {
-            Some(thread) => std::mem::replace(thread, IDLE),
-            None => self.others.remove(&request).unwrap_or(IDLE),
-        };
+        let thread = self.taken.take(request);
         if thread != IDLE {
             self.threads.free(thread);
         }

@@ -245,13 +245,13 @@ fn check(path: &Path) -> Result<(), Errno> {
 }
 
 /// `/proc/self/fd/N`, on the stack: leads to exactly what the descriptor holds.
-pub(crate) struct ProcPath {
+pub(super) struct ProcPath {
     bytes: [u8; 32],
     length: usize,
 }
 
 impl ProcPath {
-    pub(crate) fn new(fd: impl AsFd) -> ProcPath {
+    pub(super) fn new(fd: impl AsFd) -> ProcPath {
         let mut bytes = [0; 32];
         let mut rest = &mut bytes[..];
         // A descriptor's number fits.
@@ -260,13 +260,13 @@ impl ProcPath {
         ProcPath { bytes, length }
     }
 
-    pub(crate) fn as_bytes(&self) -> &[u8] {
+    pub(super) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 }
 
 /// Whether a path leads to another file than it did, or to none.
-pub(crate) fn is_another(error: &io::Error) -> bool {
+pub(super) fn is_another(error: &io::Error) -> bool {
     let errnos = [libc::ESTALE, libc::ENOENT, libc::ENOTDIR, libc::ELOOP, libc::ENXIO];
     error.raw_os_error().is_some_and(|errno| errnos.contains(&errno))
 }

@@ -353,7 +353,7 @@ fn hold_in(dir: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
 }
 
 /// Opens what is held, for what the flags say.
-pub(super) fn reopen(held: impl AsFd, flags: OFlags) -> Result<OwnedFd, Errno> {
+pub(crate) fn reopen(held: impl AsFd, flags: OFlags) -> Result<OwnedFd, Errno> {
     // By reference: what is held is held until it is open.
     rustix::fs::openat(CWD, ProcPath::new(&held).as_bytes(), flags | OFlags::CLOEXEC, Mode::empty())
 }
