@@ -472,6 +472,22 @@ fn specs_name_devices() {
         assert!(matches!(error, DeviceSpecError::BadTime { .. }), "{spec}");
         assert!(error.to_string().contains("such as 100, 50us or 1.5ms"), "{error}");
     }
+    // One byte after a jump.
+    for (spec, ms) in [("linear:15ms:1kB/s", 16), ("linear:0:500B/s", 2), ("linear:1s:8kbit/s", 1_001)] {
+        assert_eq!(span(spec).map(|span| span.as_nanos() / 1_000_000), Ok(ms), "{spec}");
+    }
+    for spec in [
+        "linear:",
+        "linear:15ms",
+        "linear:15ms:fast",
+        "linear:soon:90MB/s",
+        "linear:15ms:0MB/s",
+        "linear:1ms:0",
+    ] {
+        let error = span(spec).unwrap_err();
+        assert!(matches!(error, DeviceSpecError::BadLinear { .. }), "{spec}");
+        assert!(error.to_string().contains("as in linear:15ms:90MB/s"), "{error}");
+    }
     let message = |spec| span(spec).unwrap_err().to_string();
     assert!(
         message("grafene").contains("did you mean 'graphene'? expected unit:TIME"),

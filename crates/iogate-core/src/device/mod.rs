@@ -3,6 +3,7 @@
 //! | file | model |
 //! |---|---|
 //! | `unit` | a constant time |
+//! | `linear` | a time for a jump, and a rate |
 //! | `disk` | a hard disk: seeks ([`SeekTimes`]), rotation, zones, read-ahead and write cache |
 //! | `command_queue` | a disk that holds several commands and orders them by itself |
 //! | `flash` | a flash drive: channels, pages, write buffer, read-ahead |
@@ -32,6 +33,7 @@ mod command_queue;
 mod disk;
 mod divisor;
 mod flash;
+mod linear;
 mod memory;
 mod narrow;
 mod nvme;
@@ -58,6 +60,7 @@ pub use command_queue::CommandQueue;
 pub use disk::{Disk, DiskConfig};
 pub use divisor::Divisor;
 pub use flash::{Flash, FlashConfig};
+pub use linear::Linear;
 pub use memory::{Memory, MemoryConfig};
 pub use narrow::Narrow;
 pub use nvme::{Nvme, NvmeConfig, NvmeState};

@@ -1,11 +1,11 @@
-//! The text that names a device: `unit:100us`, `hdd`, `edel:slots=4`, `hdd:queue=31`.
+//! The text that names a device: `unit:100us`, `linear:15ms:90MB/s`, `hdd`, `edel:slots=4`, `hdd:queue=31`.
 
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::preset::{Kind, PRESETS, Preset};
-use super::{Device, Narrow, Nvme, NvmeConfig, NvmeState, Unit};
+use super::{Device, Linear, Narrow, Nvme, NvmeConfig, NvmeState, Unit};
 use crate::nearest::{did_you_mean, nearest};
 use crate::time::Span;
 use crate::units;
@@ -14,7 +14,10 @@ use crate::units;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceSpecError {
     /// No such device.
-    #[error("unknown device '{spec}'; {}expected unit:TIME (as in unit:100us) or one of: {known}", did_you_mean(.near))]
+    #[error(
+        "unknown device '{spec}'; {}expected unit:TIME (as in unit:100us), linear:TIME:RATE (as in linear:15ms:90MB/s) or one of: {known}",
+        did_you_mean(.near)
+    )]
     Unknown {
         /// What was asked for.
         spec: String,
@@ -28,6 +31,14 @@ pub enum DeviceSpecError {
         "device '{spec}': expected a time after 'unit:', in microseconds or with its unit, such as 100, 50us or 1.5ms"
     )]
     BadTime {
+        /// What was asked for.
+        spec: String,
+    },
+    /// The numbers of a linear device do not parse.
+    #[error(
+        "device '{spec}': expected the time of a jump and a rate after 'linear:', as in linear:15ms:90MB/s; the rate is at least 1 B/s"
+    )]
+    BadLinear {
         /// What was asked for.
         spec: String,
     },
@@ -54,7 +65,7 @@ pub enum DeviceSpecError {
 }
 
 /// The device that `spec` names: a preset's name, or `unit:TIME`, with the time in microseconds or with a unit
-/// of its own (`unit:100`, `unit:50us`, `unit:1.5ms`). `:slots=N` after a preset's name bounds the transfers in service at
+/// of its own (`unit:100`, `unit:50us`, `unit:1.5ms`); or `linear:TIME:RATE`, as in `linear:15ms:90MB/s`. `:slots=N` after a preset's name bounds the transfers in service at
 /// once (`edel:slots=1`), `:queue=N` gives a disk its command queue (`hdd:queue=31`).
 pub fn parse(spec: &str) -> Result<Box<dyn Device>, DeviceSpecError> {
     parse_numbered(spec, 0)
@@ -67,6 +78,11 @@ pub fn parse_numbered(spec: &str, number: u64) -> Result<Box<dyn Device>, Device
             Some(ns) => Ok(Box::new(Unit::new(Span::from_nanos(ns)))),
             None => Err(DeviceSpecError::BadTime { spec: spec.into() }),
         };
+    }
+    if let Some(numbers) = spec.strip_prefix("linear:") {
+        return linear(numbers)
+            .map(|device| Box::new(device) as Box<dyn Device>)
+            .ok_or_else(|| DeviceSpecError::BadLinear { spec: spec.into() });
     }
     let (name, option) = match spec.split_once(':') {
         Some((name, option)) => (name, Some(option)),
@@ -98,6 +114,12 @@ pub fn parse_numbered(spec: &str, number: u64) -> Result<Box<dyn Device>, Device
     }
 }
 
+fn linear(numbers: &str) -> Option<Linear> {
+    let (jump, rate) = numbers.split_once(':')?;
+    let rate = units::parse_rate(rate).filter(|rate| *rate > 0)?;
+    Some(Linear::new(Span::from_nanos(units::parse_micros(jump)?), rate))
+}
+
 fn unknown(spec: &str) -> DeviceSpecError {
     let names = || PRESETS.iter().map(|preset| preset.name);
     let name = [":slots=", ":queue=", ":state="]
@@ -106,7 +128,7 @@ fn unknown(spec: &str) -> DeviceSpecError {
         .map_or(spec, |(name, _)| name);
     DeviceSpecError::Unknown {
         spec: spec.into(),
-        near: nearest(name, names().chain(core::iter::once("unit:TIME"))),
+        near: nearest(name, names().chain(["unit:TIME", "linear:TIME:RATE"])),
         known: names().collect::<Vec<_>>().join(", "),
     }
 }

@@ -14,7 +14,7 @@ pub(crate) struct AdviseArgs {
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) trace: PathBuf,
 
-    /// The storage: a model (`iogate devices` lists them), unit:TIME, or profile:FILE as `iogate profile` writes it
+    /// The storage: a model (`iogate devices` lists them), unit:TIME, linear:TIME:RATE, or profile:FILE as `iogate profile` writes it
     #[arg(long, value_name = "DEVICE", default_value = "hdd")]
     pub(crate) device: String,
 

@@ -77,14 +77,17 @@ fn unit(param: &Param) -> String {
 pub(crate) fn devices(args: &DevicesArgs) -> Result<(), Failure> {
     const UNIT: (&str, &str) =
         ("unit:T", "the same time T for each dispatch, in microseconds or with its unit (unit:1.5ms)");
+    const LINEAR: (&str, &str) =
+        ("linear:T:RATE", "T for each jump, and RATE where it goes on (linear:15ms:90MB/s)");
     if args.json {
-        let list: Vec<_> = std::iter::once(UNIT)
+        let list: Vec<_> = [UNIT, LINEAR]
+            .into_iter()
             .chain(Preset::all().iter().map(|preset| (preset.name, preset.summary)))
             .map(|(name, summary)| json!({ "name": name, "summary": summary }))
             .collect();
         return print(&format!("{:#}\n", json!(list)));
     }
-    let mut out = format!("{}: {}\n", UNIT.0, UNIT.1);
+    let mut out = format!("{}: {}\n{}: {}\n", UNIT.0, UNIT.1, LINEAR.0, LINEAR.1);
     let mut table = Table::new(["device", "capacity"]);
     for preset in Preset::all() {
         writeln!(out, "{}: {}", preset.name, preset.summary).expect("text grows");

@@ -146,7 +146,7 @@ pub(super) static SERVERS: Schema = Schema {
             "device",
             Takes::Text,
             Required,
-            "the device of each: a model of `iogate devices`, `unit:TIME`, `profile:FILE` for a measured one, or `exponential:TIME` for random times of this mean",
+            "the device of each: a model of `iogate devices`, `unit:TIME`, `linear:TIME:RATE`, `profile:FILE` for a measured one, or `exponential:TIME` for random times of this mean",
         ),
         key("gate", Takes::Gate(&GATE), Words("fifo"), "the gate on each"),
         key(

@@ -5,6 +5,7 @@ mod below;
 mod figures;
 mod jobs;
 mod mechanisms;
+mod rates;
 mod spread;
 
 use iogate_report::experiment::PointTimeline;
@@ -39,6 +40,9 @@ pub(super) fn page(lab: &Lab<'_>) -> Result<Reproduced, Failure> {
     let (pair_below, mix_below) =
         (lab.experiment("checkpoint-pair-below")?, lab.experiment("checkpoint-mix-below")?);
     let jobs_below = lab.experiment("checkpoint-jobs-below")?;
+    let rates = ["pair", "mix", "jobs"].map(|name| lab.experiment(&format!("checkpoint-{name}-rates")));
+    let [pair_rates, mix_rates, jobs_rates] = rates;
+    let (pair_rates, mix_rates, jobs_rates) = (pair_rates?, mix_rates?, jobs_rates?);
     let jobs_spread = lab.experiment("checkpoint-jobs-spread")?;
     let sleeps_spread = lab.experiment("checkpoint-jobs-sleeps")?;
     let large_spread = lab.experiment("checkpoint-jobs-large-spread")?;
@@ -51,6 +55,7 @@ pub(super) fn page(lab: &Lab<'_>) -> Result<Reproduced, Failure> {
         jobs::figure(&results.jobs)?,
         spread::figure(&jobs_spread, &sleeps_spread)?,
         below::jobs(&jobs_below)?,
+        rates::figure(&pair_rates, &mix_rates, &jobs_rates)?,
         jobs::large(&results.large, &large_spread)?,
         jobs::backoff(&results.backoff, &backoff_chosen, &results.jobs)?,
         figures::alone(&results.alone)?,

@@ -36,6 +36,7 @@ pub(super) fn page(lab: &Lab<'_>) -> Result<Reproduced, Failure> {
         (lab.experiment("coordination-servers-below")?, lab.experiment("coordination-windows-below")?);
     let (calls, long) =
         (lab.experiment("coordination-applications-more")?, lab.experiment("coordination-windows-long")?);
+    let quiet = lab.experiment("coordination-windows-quiet")?;
     let figures = vec![
         formulas_figure(&formulas)?,
         finish_times_figure(&finish_times)?,
@@ -46,6 +47,7 @@ pub(super) fn page(lab: &Lab<'_>) -> Result<Reproduced, Failure> {
         below::servers(&servers_below)?,
         windows_figure(&windows)?,
         longer::longer(&long)?,
+        longer::quieter(&quiet)?,
         below::windows(&windows_below)?,
     ];
     let notes = vec![

@@ -20,6 +20,11 @@ pub(super) const ALL: &[Headline] = &[
             )
             .without(&[control("checkpoint", TEN_BELOW, "ten jobs, nothing: backoff lower by")]),
             cause(
+                "a server that loses by overlap what the thesis's loses with two jobs",
+                Shows::Sign,
+                &[control("checkpoint", TEN_RATES, "ten jobs: backoff lower by")],
+            ),
+            cause(
                 "other parameters of backing off",
                 Shows::Sign,
                 &[control("checkpoint", "how to back off", "ten jobs, *: lower by")],
@@ -47,6 +52,11 @@ pub(super) const ALL: &[Headline] = &[
             )
             .without(&[control("checkpoint", TEN_BELOW, "ten jobs, nothing: lock lower by")]),
             cause(
+                "a server that loses by overlap what the thesis's loses with two jobs",
+                Shows::Agreement,
+                &[control("checkpoint", TEN_RATES, "ten jobs: lock lower by")],
+            ),
+            cause(
                 "a server that sorts",
                 Shows::Agreement,
                 &[control("checkpoint", "figure 4.8", "ten jobs, lock, over a server that sorts: lower by")],
@@ -73,6 +83,12 @@ pub(super) const ALL: &[Headline] = &[
             claim("lock", "figure 4.7", "lock: ten jobs have a shorter makespan than without"),
         ],
         &[
+            cause(
+                "a server that loses by overlap what the thesis's loses with two jobs",
+                Shows::Agreement,
+                &[control("checkpoint", "figure 4.7, two rates", "*")],
+            )
+            .without(&[control("checkpoint", MAKESPAN_BELOW, "nothing*")]),
             cause(
                 "other parameters of backing off",
                 Shows::Agreement,
@@ -147,6 +163,7 @@ const MOST: &[Control] = &[
     control("checkpoint", "figure 4.9", "2 jobs: they vary most with backoff"),
     control("checkpoint", "figure 4.9", "10 jobs: they vary most with backoff"),
 ];
+const TEN_RATES: &str = "figure 4.8, two rates";
 const MAKESPAN_BELOW: &str = "figure 4.7, what lies below";
 const TEN_BELOW: &str = "figure 4.8, what lies below";
 const OTHER_READING: &str = "figure 4.8, the other reading";

@@ -35,15 +35,31 @@ pub(super) const ALL: &[Headline] = &[
             claim("SJF", SIZES, "SJF: sizes that leave the forwarders *"),
             claim("MLF", SIZES, "MLF: sizes that leave the forwarders *"),
         ],
-        &[cause(
-            "forwarders that join what is not adjacent (lists)",
-            Shows::Agreement,
-            &[
-                control("twins", LISTS, "TO, calls at once: *"),
-                control("twins", LISTS, "SJF, calls at once: *"),
-                control("twins", LISTS, "MLF, calls at once: *"),
-            ],
-        )],
+        &[
+            cause(
+                "forwarders that join what is not adjacent (lists)",
+                Shows::Agreement,
+                &[
+                    control("twins", LISTS, "TO, calls at once: *"),
+                    control("twins", LISTS, "SJF, calls at once: *"),
+                    control("twins", LISTS, "MLF, calls at once: *"),
+                ],
+            ),
+            cause(
+                "the same, and a number of calls in service at once that the thesis does not tell (12)",
+                Shows::Agreement,
+                &[
+                    control("twins", LISTS, "TO, calls at once: 12*"),
+                    control("twins", LISTS, "SJF, calls at once: 12*"),
+                    control("twins", LISTS, "MLF, calls at once: 12*"),
+                ],
+            )
+            .without(&[
+                control("twins", SIZES, "TO: sizes that leave the forwarders *"),
+                control("twins", SIZES, "SJF: sizes that leave the forwarders *"),
+                control("twins", SIZES, "MLF: sizes that leave the forwarders *"),
+            ]),
+        ],
     ),
     headline(
         "twins",
