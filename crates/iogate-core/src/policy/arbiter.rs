@@ -167,7 +167,8 @@ pub(super) struct Class {
     pub(super) recent: Recent<1>,
 }
 
-const _: () = assert!(offset_of!(Class, outstanding) == 64 && size_of::<Class>() == 128, "lines of the cache");
+const _: () =
+    assert!(offset_of!(Class, outstanding) == 64 && size_of::<Class>() == 128, "lines of the cache");
 const _: () = assert!(2 * THINK_MAX <= u32::MAX as u64, "`Class::think`");
 
 impl Class {
