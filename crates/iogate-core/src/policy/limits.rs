@@ -10,7 +10,7 @@ use crate::time::{Span, Time};
 /// looked at.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Limits {
-    /// Its key in [`capped`](super::Arbiter::capped) and [`due`](super::Arbiter::due), if it is there.
+    /// Its key in `capped` and `due` of the arbiter, if it is there.
     pub(super) capped: Option<Time>,
     pub(super) due: Option<Time>,
     pub(super) cap: Buckets,
