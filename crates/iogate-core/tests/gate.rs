@@ -1,9 +1,10 @@
 //! The gate with each scheduler: nothing lost, nothing twice, order where it matters.
 
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 
 use iogate_core::blame::Accounting;
-use iogate_core::policy::{Entitlement, Policy};
+use iogate_core::policy::{Entitlement, Policy, Rate};
 use iogate_core::sched::Prices;
 use iogate_core::stats::summary::{Numbers, Summary};
 use iogate_core::{
@@ -45,15 +46,28 @@ fn request(id: u64, file: u64, op: Op, offset: u64, bytes: u32) -> Request {
 
 /// Submits random, often overlapping requests and carries out what the gate says, checking every promise.
 fn conserve(kind: SchedulerKind, seed: u64, depth: u32, switch: bool) {
+    conserve_above(kind, seed, depth, switch, 3, &[None]);
+}
+
+/// The same where one in so many requests writes, with one of these policies, or one after the other.
+fn conserve_above(
+    kind: SchedulerKind,
+    seed: u64,
+    depth: u32,
+    switch: bool,
+    writes: u64,
+    policies: &[Option<Policy>],
+) {
     let mut rng = Rng(seed);
     let mut gate = Gate::new(&config(kind, depth)).unwrap();
+    gate.set_policy(Time::ZERO, policies[0].as_ref()).unwrap();
     let mut open: Vec<(Request, u64)> = Vec::new(); // in the gate, with the bytes not yet served
     let mut flying = Vec::new();
     let (mut now, mut submitted, mut completed) = (0, 0u64, 0u64);
     while completed < 3_000 {
         now += rng.below(300_000);
         if submitted < 3_000 && rng.below(3) > 0 {
-            let op = if rng.below(3) == 0 { Op::Write } else { Op::Read };
+            let op = if rng.below(writes) == 0 { Op::Write } else { Op::Read };
             let bytes = 512 * (1 + rng.below(20) as u32);
             let request = request(submitted, rng.below(3), op, 512 * rng.below(200), bytes);
             gate.submit(Time::from_nanos(now), &request).unwrap();
@@ -75,6 +89,8 @@ fn conserve(kind: SchedulerKind, seed: u64, depth: u32, switch: bool) {
         if switch && rng.below(20) == 0 {
             let kind = SchedulerKind::ALL[rng.below(9) as usize];
             gate.switch(Time::from_nanos(now), &SchedulerConfig::new(kind));
+            let policy = &policies[rng.below(policies.len() as u64) as usize];
+            gate.set_policy(Time::from_nanos(now), policy.as_ref()).unwrap();
         }
         loop {
             match gate.next(Time::from_nanos(now)) {
@@ -129,6 +145,23 @@ fn every_scheduler_serves_everything_once_and_in_order() {
 fn switching_under_load_loses_nothing() {
     for seed in 0..9 {
         conserve(SchedulerKind::ALL[seed as usize], 10 + seed, 3, true);
+    }
+}
+
+/// What a write waits for is found, whether it is deferred or not, and however many reads were deferred before it came.
+#[test]
+fn policies_lose_nothing_and_keep_the_order() {
+    let capped = Entitlement {
+        max: Rate { bytes: NonZeroU64::new(40 << 20), requests: None },
+        ..Entitlement::default()
+    };
+    let policies = [None, Some(Policy::default()), Some(Policy { others: capped, ..Policy::default() })];
+    for (seed, kind) in (20..).zip(SchedulerKind::ALL) {
+        for writes in [3, 20, 200] {
+            conserve_above(kind, seed, 1, false, writes, &policies[1..2]);
+            conserve_above(kind, seed, 4, false, writes, &policies[2..]);
+            conserve_above(kind, seed, 4, true, writes, &policies);
+        }
     }
 }
 

@@ -140,7 +140,7 @@ impl Gate {
         let mut deferred = self.pending.slots_in(&[State::Deferred]);
         deferred.sort_unstable_by_key(|&slot| self.pending.slot(slot).seq);
         for &slot in &deferred {
-            self.pending.unhold(slot);
+            self.pending.undefer(slot);
         }
         let later = self.admission.as_ref().map(|admission| admission.later.clone()).unwrap_or_default();
         later.iter().for_each(|(.., slot)| self.pending.set_note(*slot, 0));
@@ -307,7 +307,7 @@ impl Gate {
         self.pending.slot_mut(slot).class = id.0;
         let is_deferred = !is_admitted && !is_awaited;
         if is_deferred {
-            self.pending.hold(slot);
+            self.pending.defer(slot);
             admission.deferred.push(&mut self.pending, id, slot);
             self.account(now, slot, Place::Deferred);
         } else if !is_admitted {
@@ -493,7 +493,7 @@ impl Gate {
     fn admit_deferred(&mut self, now: Time, slot: SlotId) {
         let Some(admission) = &mut self.admission else { return };
         admission.deferred.unlink(&mut self.pending, slot);
-        self.pending.unhold(slot);
+        self.pending.undefer(slot);
         let this = self.pending.slot(slot);
         let id = ClassId(this.class);
         admission.arbiter.admit(now, id, this.bytes.into());

@@ -6,9 +6,8 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::mem::offset_of;
-use core::num::NonZeroU64;
 
-use super::bucket::Buckets;
+use super::limits::Limits;
 use super::lots::{LATE, THINK_MAX};
 use super::nested::{Inner, InnerId};
 use super::order::{part, tag};
@@ -92,6 +91,8 @@ pub(crate) struct Arbiter {
     /// What going from one application to the next costs.
     pub(super) jump: Span,
     pub(super) classes: Vec<Class>,
+    /// Beside each class.
+    pub(super) limits: Vec<Limits>,
     pub(super) free: Vec<ClassId>,
     pub(super) of_app: HashMap<AppId, ClassId>,
     /// What classes are allotted, whether they are here or not.
@@ -130,10 +131,10 @@ pub(crate) struct Arbiter {
     pub(super) admitted: usize,
 }
 
-/// What it is, in the order of how often it is looked at: whose tag is compared is in the first line of the cache, and who has neither cap
-/// nor floor is in the first two.
+/// What each request asks of a class: two lines of the cache, and the next two are those of the next class, so that they come by themselves
+/// where classes that came one after the other are served so. Whose tag is compared is in the first one.
 #[derive(Clone, Debug, Default)]
-#[repr(C, align(64))]
+#[repr(C, align(128))]
 pub(super) struct Class {
     /// Start tag of its next lot, if it waited all the time.
     pub(super) finish: u128,
@@ -158,32 +159,17 @@ pub(super) struct Class {
     pub(super) outstanding: u128,
     /// Device time left of its lot, in nanoseconds.
     pub(super) budget: u64,
-    /// From a completion that leaves it without a request to its next request, and when the last such was.
-    pub(super) think: u64,
+    /// When a completion left it without a request, and from then to its next request, in nanoseconds: no more than is kept of one.
     pub(super) idle_since: Time,
+    pub(super) think: u32,
+    pub(super) app: AppId,
     /// Device time that it was charged of late, in nanoseconds.
     pub(super) recent: Recent<1>,
-    pub(super) app: AppId,
-    /// Its key in `capped` and `due`, if it is there.
-    pub(super) capped: Option<Time>,
-    pub(super) due: Option<Time>,
-    pub(super) cap: Buckets,
-    pub(super) floor: Buckets,
-    /// Where caps are shared: what it is allotted, if that is not nothing; else what it was before.
-    pub(super) allotted: Option<NonZeroU64>,
-    /// Nothing of it may go: nothing is allotted to it.
-    pub(super) is_stopped: bool,
-    /// Bytes that were admitted; that wait. Only where caps are shared.
-    pub(super) admitted_bytes: u64,
-    pub(super) waiting_bytes: u64,
-    /// Until when it is counted for how long it has waited for its cap, for how long it has, and in how much of that for nothing but bytes.
-    pub(super) counted_until: Time,
-    pub(super) capped_for: Span,
-    pub(super) short_for: Span,
 }
 
 const _: () =
-    assert!(offset_of!(Class, outstanding) == 64 && offset_of!(Class, app) == 128, "lines of the cache");
+    assert!(offset_of!(Class, outstanding) == 64 && size_of::<Class>() == 128, "lines of the cache");
+const _: () = assert!(2 * THINK_MAX <= u32::MAX as u64, "`Class::think`");
 
 impl Class {
     pub(super) fn new(app: AppId) -> Class {
@@ -201,7 +187,7 @@ impl Class {
 
     /// From when on it is away if it has no request.
     pub(super) fn late_from(&self) -> Time {
-        self.idle_since + Span::from_nanos(self.think) + LATE
+        self.idle_since + Span::from_nanos(self.think.into()) + LATE
     }
 }
 
@@ -213,6 +199,7 @@ impl Arbiter {
             lot: Span::ZERO,
             jump: Span::ZERO,
             classes: Vec::new(),
+            limits: Vec::new(),
             free: Vec::new(),
             of_app: HashMap::default(),
             allotments: HashMap::default(),
@@ -235,6 +222,7 @@ impl Arbiter {
             admitted: 0,
         };
         arbiter.classes.push(Class::default());
+        arbiter.limits.push(Limits::default());
         arbiter.entitle(ClassId::default());
         arbiter.go_by_allotment(Time::ZERO, ClassId::default());
         arbiter.open_branches();
@@ -276,8 +264,9 @@ impl Arbiter {
         }
         let class = &mut self.classes[id.index()];
         if class.is_limited {
-            class.waiting_bytes += bytes;
-            self.has_lack |= class.is_stopped;
+            let limits = &mut self.limits[id.index()];
+            limits.waiting_bytes += bytes;
+            self.has_lack |= limits.is_stopped;
         }
         if is_first {
             class.may_preempt = may_preempt;
@@ -307,7 +296,7 @@ impl Arbiter {
     pub(crate) fn admit(&mut self, now: Time, id: ClassId, bytes: u64) {
         let class = &mut self.classes[id.index()];
         if class.is_limited {
-            class.waiting_bytes -= bytes;
+            self.limits[id.index()].waiting_bytes -= bytes;
         }
         self.may_preempt -= usize::from(core::mem::take(&mut class.may_preempt));
         let estimate = self.spend(id, bytes);
@@ -412,8 +401,10 @@ impl Arbiter {
             return true;
         }
         let thought = now.since(class.idle_since).as_nanos().min(2 * THINK_MAX);
-        class.think = if class.think == 0 { thought } else { (class.think * 7 + thought) / 8 };
-        thought.max(class.think) >= self.kept_for(id)
+        let before = u64::from(class.think);
+        let think = if before == 0 { thought } else { (before * 7 + thought) / 8 };
+        class.think = think as u32;
+        thought.max(think) >= self.kept_for(id)
     }
 
     /// Somebody comes to where nobody of it waits: it has no claim to what was before.
@@ -435,7 +426,7 @@ impl Arbiter {
         if class.waiting == 0 {
             class.since = self.inners[class.within.index()].virtual_time;
             if class.is_limited {
-                class.floor.begin(now);
+                self.limits[id.index()].floor.begin(now);
             }
         }
         class.waiting += 1;
@@ -456,7 +447,7 @@ impl Arbiter {
     fn spend(&mut self, id: ClassId, bytes: u64) -> u64 {
         let class = &mut self.classes[id.index()];
         if class.is_limited {
-            class.admitted_bytes += bytes;
+            self.limits[id.index()].admitted_bytes += bytes;
         }
         let known = class.estimate;
         // Of one of which nothing is known yet, one request is enough.
@@ -482,17 +473,17 @@ impl Arbiter {
     #[inline(never)]
     fn take_limited(&mut self, now: Time, id: ClassId, bytes: u64) -> bool {
         let Entitlement { min, mut max, .. } = *self.entitlement(id);
-        let class = &mut self.classes[id.index()];
+        let limits = &mut self.limits[id.index()];
         if self.policy.is_shared {
             // That of a branch is kept by what those within it are allotted.
-            max.bytes = class.allotted;
+            max.bytes = limits.allotted;
         }
         if !max.is_none() {
-            class.count_capped(now);
-            class.cap.take(now, &max, bytes, CAP_KEPT);
+            limits.count_capped(now);
+            limits.cap.take(now, &max, bytes, CAP_KEPT);
         }
         if !min.is_none() {
-            class.floor.take_due(now, &min, bytes, self.lot.max(FLOOR_ACCOUNT));
+            limits.floor.take_due(now, &min, bytes, self.lot.max(FLOOR_ACCOUNT));
         }
         !max.is_none() || !min.is_none()
     }
@@ -534,11 +525,17 @@ impl Arbiter {
             Some(id) => id,
             None if self.classes.len() < CLASSES_MAX => {
                 self.classes.push(Class::default());
+                self.limits.push(Limits::default());
                 ClassId((self.classes.len() - 1) as u16)
             }
             None => return None,
         };
-        self.classes[id.index()] = Class::new(app);
+        let class = &mut self.classes[id.index()];
+        // Nothing has been noted of who has neither cap nor floor.
+        if class.is_limited {
+            self.limits[id.index()] = Limits::default();
+        }
+        *class = Class::new(app);
         Some(id)
     }
 
@@ -550,7 +547,8 @@ impl Arbiter {
             let id = ClassId(self.hand as u16);
             let is_known = self.of_app.get(&class.app) == Some(&id) && !self.is_branch(id);
             let virtual_time = self.inners[class.within.index()].virtual_time;
-            let has_debts = class.finish > virtual_time || class.cap.conforms_at(Span::ZERO) > now;
+            let has_debts = class.finish > virtual_time
+                || class.is_limited && self.limits[self.hand].cap.conforms_at(Span::ZERO) > now;
             if is_known && class.is_idle() && !has_debts {
                 self.preemption = self.preemption.filter(|one| one.by != id);
                 self.of_app.remove(&class.app);
@@ -562,14 +560,15 @@ impl Arbiter {
 
     /// What a class waits for, and what it has had.
     pub(crate) fn standing(&self, now: Time, id: ClassId) -> Standing {
-        let class = &self.classes[id.index()];
-        Standing { deferred: class.waiting, ns_per_s: class.recent.rates(now)[0], capped: class.capped(now) }
+        let (class, limits) = (&self.classes[id.index()], &self.limits[id.index()]);
+        Standing { deferred: class.waiting, ns_per_s: class.recent.rates(now)[0], capped: limits.capped(now) }
     }
 
     /// Bytes of memory in use.
     pub(crate) fn allocated_bytes(&self) -> usize {
         let entries = self.capped.len() + self.due.len();
         self.classes.capacity() * size_of::<Class>()
+            + self.limits.capacity() * size_of::<Limits>()
             + self.of_app.allocation_size()
             + self.allotments.allocation_size()
             + self.placed.allocation_size()

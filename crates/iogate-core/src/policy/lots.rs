@@ -153,7 +153,7 @@ impl Arbiter {
     fn gap(&mut self, now: Time, id: ClassId, work: Work) -> Gap {
         let class = &self.classes[id.index()];
         let kept_for = self.kept_for(id);
-        let is_near = class.admitted > 0 || class.think < kept_for && class.late_from() > now;
+        let is_near = class.admitted > 0 || u64::from(class.think) < kept_for && class.late_from() > now;
         if !self.is_exclusive() {
             // As long as it would have the next lot, too, this one is not over.
             let keeps = is_near && self.is_asked() && (class.budget > 0 || self.is_first(id));
@@ -163,8 +163,8 @@ impl Arbiter {
             // What waits for another window keeps no arm from those who wait for this one.
             return if work == Work::OtherWindow && self.is_asked() { Gap::Lent } else { Gap::Kept(None) };
         }
-        let back = class.idle_since + Span::from_nanos(class.think + kept_for);
-        if class.budget > 0 && class.think < kept_for && back > now && self.is_asked() {
+        let back = class.idle_since + Span::from_nanos(u64::from(class.think) + kept_for);
+        if class.budget > 0 && u64::from(class.think) < kept_for && back > now && self.is_asked() {
             if self.admitted == 0 {
                 self.kept_since.get_or_insert(now);
             }

@@ -29,6 +29,7 @@
 mod allotments;
 mod arbiter;
 mod bucket;
+mod limits;
 mod lots;
 mod nested;
 mod order;

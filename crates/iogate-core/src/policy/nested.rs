@@ -213,7 +213,9 @@ impl Arbiter {
     /// Takes a class elsewhere, with its requests. What it has had where it was is nobody's business there.
     fn relocate(&mut self, now: Time, id: ClassId, within: InnerId) {
         let Class { waiting, admitted, .. } = self.classes[id.index()];
-        self.classes[id.index()].count_capped(now);
+        if self.classes[id.index()].is_limited {
+            self.limits[id.index()].count_capped(now);
+        }
         self.put(id, None, None, None);
         let before = self.branch_of(id);
         let mut at = before;
@@ -238,13 +240,13 @@ impl Arbiter {
         class.since = self.inners[within.index()].virtual_time;
         self.entitle(id);
         self.go_by_allotment(now, id);
-        self.has_lack |= waiting > 0 && self.classes[id.index()].is_stopped;
+        self.has_lack |= waiting > 0 && self.limits[id.index()].is_stopped;
         let mut at = self.branch_of(id);
         while let Some(of) = at {
             let branch = &mut self.classes[of.index()];
             if branch.waiting == 0 && waiting > 0 {
                 branch.since = self.inners[branch.within.index()].virtual_time;
-                branch.floor.begin(now);
+                self.limits[of.index()].floor.begin(now);
             }
             branch.waiting += waiting;
             branch.admitted += admitted;
@@ -317,7 +319,7 @@ impl Arbiter {
     /// From when on the next request of a class may go, as far as its cap and those of what it is within are concerned.
     pub(super) fn all_conform_at(&self, id: ClassId) -> Time {
         let class = &self.classes[id.index()];
-        let own = if class.is_limited { class.conforms_at() } else { Time::ZERO };
+        let own = if class.is_limited { self.limits[id.index()].conforms_at() } else { Time::ZERO };
         self.branch_of(id).map_or(own, |branch| own.max(self.all_conform_at(branch)))
     }
 
@@ -339,7 +341,7 @@ impl Arbiter {
     /// Whether a class waits for its cap, or for that of what it is within.
     pub(crate) fn is_held_back(&self, id: ClassId) -> bool {
         let is_or_branch = |id: ClassId| {
-            self.classes[id.index()].capped.is_some()
+            self.limits[id.index()].capped.is_some()
                 || self.branch_of(id).is_some_and(|branch| self.is_held_back(branch))
         };
         !self.capped.is_empty() && is_or_branch(id)

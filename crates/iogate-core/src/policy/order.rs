@@ -112,21 +112,22 @@ impl Arbiter {
     fn rank_limited(&mut self, now: Time, id: ClassId, waits: bool) {
         let class = &self.classes[id.index()];
         let inner = class.inner;
-        let conforms = class.conforms_at();
+        let limits = &self.limits[id.index()];
+        let conforms = limits.conforms_at();
         let is_capped = waits && conforms > now;
-        if inner != InnerId::NONE && is_capped != class.capped.is_some() && !self.toggled.contains(&id) {
+        if inner != InnerId::NONE && is_capped != limits.capped.is_some() && !self.toggled.contains(&id) {
             self.toggled.push(id);
         }
         let ready = (waits && !is_capped).then(|| class.start_tag());
         let due = ready.and_then(|_| self.due_at(id));
-        self.classes[id.index()].count_capped(now);
+        self.limits[id.index()].count_capped(now);
         self.put(id, ready, is_capped.then_some(conforms), due);
     }
 
     /// When the next request of a class, or of one within it, is due by a floor.
     fn due_at(&self, id: ClassId) -> Option<Time> {
         let class = &self.classes[id.index()];
-        let own = class.floor.due_at(&self.entitlement(id).min);
+        let own = self.limits[id.index()].floor.due_at(&self.entitlement(id).min);
         let within = match class.inner {
             InnerId::NONE => None,
             inner => first_within(&self.due, inner).map(|(at, _)| at),
@@ -138,9 +139,9 @@ impl Arbiter {
     pub(super) fn put(&mut self, id: ClassId, ready: Option<u128>, capped: Option<Time>, due: Option<Time>) {
         let within = self.classes[id.index()].within;
         self.put_ready(id, ready);
-        let class = &mut self.classes[id.index()];
-        replace(&mut self.capped, InnerId::NONE, &mut class.capped, capped, id);
-        replace(&mut self.due, within, &mut class.due, due, id);
+        let limits = &mut self.limits[id.index()];
+        replace(&mut self.capped, InnerId::NONE, &mut limits.capped, capped, id);
+        replace(&mut self.due, within, &mut limits.due, due, id);
     }
 
     /// Puts a class among those that may have a lot, by its tag, or takes it out. Each request of somebody within a branch makes the

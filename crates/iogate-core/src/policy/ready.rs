@@ -74,8 +74,8 @@ impl TagHeaps {
     /// The smallest tag and its index of one of them; ties go to the smaller index.
     #[inline]
     pub(super) fn peek(&self, of: usize) -> Option<(u128, u16)> {
-        let Line([.., first]) =
-            self.heaps.get(of)?.lines.first().filter(|line| line.0[CHILDREN - 1] != Entry::VACANT)?;
+        // The number of entries says whether there is one: an entry that was just written in halves is not there as a whole to be compared.
+        let first = self.heaps.get(of).filter(|heap| heap.len > 0)?.entry(0);
         Some((first.tag(), first.index()))
     }
 

@@ -2,5 +2,6 @@
 
 mod pending;
 mod range_index;
+mod unsought;
 
 pub(crate) use self::pending::{AWAITED, NONE, Pending, QueueId, Run, RunCap, Slot, SlotId, State};

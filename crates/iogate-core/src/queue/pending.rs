@@ -17,6 +17,8 @@ pub(crate) type SlotId = u32;
 pub(crate) const NONE: SlotId = u32::MAX;
 /// Of `Slot::flags`, before the scheduler has it: another application's request waits for it, or for one that waits for it.
 pub(crate) const AWAITED: u8 = 1;
+/// The same: a read that is deferred, and that no write is to find (see [`unsought`](super::unsought)).
+pub(super) const UNSOUGHT: u8 = 2;
 /// Idle files whose history (last offsets, quanta) is kept.
 const IDLE_FILES_MAX: usize = 4096;
 
@@ -81,7 +83,7 @@ pub(crate) struct Slot {
     pub(crate) waiters: SlotId,
     pub(crate) op: Op,
     pub(crate) state: State,
-    /// The scheduler's own flags; before it has it, [`AWAITED`] or nothing.
+    /// The scheduler's own flags; before it has it, [`AWAITED`], [`UNSOUGHT`] or nothing.
     pub(crate) flags: u8,
     /// Which kind of conflict held it back; meaningless otherwise.
     pub(crate) conflict: u8,
@@ -92,7 +94,8 @@ pub(crate) struct Slot {
 struct Aside {
     /// `Time::MAX` where the client did not say.
     issued: Time,
-    /// The scheduler's own word; before it has it, until when no cap gives way to it, in nanoseconds (0: one does, or need not).
+    /// The scheduler's own word; before it has it, until when no cap gives way to it, in nanoseconds (0: one does, or need not). Of one
+    /// that is [`UNSOUGHT`], its links.
     note: u64,
 }
 
@@ -123,8 +126,11 @@ pub(crate) struct File {
     pub(crate) queued: [RangeIndex; 2],
     /// Requests that are held back, by operation.
     pub(crate) held: [RangeIndex; 2],
-    /// Requests in the gate.
+    /// Requests in the gate, and how many of them write.
     pub(crate) requests: u32,
+    pub(super) writes: u32,
+    /// The last of its deferred reads that no write is to find.
+    pub(super) unsought: SlotId,
     /// First of its dispatches in service.
     pub(crate) in_service: u32,
     /// End of the last dispatch, by operation, once there was one.
@@ -273,6 +279,8 @@ impl Pending {
             queued: [RangeIndex::default(); 2],
             held: [RangeIndex::default(); 2],
             requests: 0,
+            writes: 0,
+            unsought: NONE,
             in_service: NONE,
             last_end: [None; 2],
             idle_prev: NONE,
@@ -364,6 +372,9 @@ impl Pending {
             self.idle_unlink(file);
         }
         self.files[file as usize].requests += 1;
+        if request.op == Op::Write {
+            self.writes_more(file);
+        }
         self.len += 1;
         let aside = Aside { issued: request.issued.unwrap_or(Time::MAX), note: 0 };
         if self.free == NONE {
@@ -398,10 +409,11 @@ impl Pending {
         let free = self.free;
         let freed = self.slot_mut(slot);
         (freed.state, freed.next) = (State::Free, free);
-        let file = freed.file;
+        let (file, op) = (freed.file, freed.op);
         self.free = slot;
         self.len -= 1;
         self.files[file as usize].requests -= 1;
+        self.files[file as usize].writes -= u32::from(op == Op::Write);
         if self.files[file as usize].requests == 0 {
             self.idle_push(file);
         }

@@ -5,6 +5,7 @@ use core::hash::Hash;
 
 use super::Sums;
 use crate::hash::HashMap;
+use crate::time::Time;
 
 /// Sums for at most [`TRACKED_MAX`](super::TRACKED_MAX) keys one by one, for all others together: the first ones, or those that were
 /// counted of late.
@@ -135,11 +136,16 @@ impl<K: Copy + Eq + Hash> Tracked<K> {
     }
 
     fn find_idle(&mut self) {
-        let mut all: Vec<u32> = (0..self.entries.len() as u32).collect();
-        all.sort_unstable_by_key(|&index| (self.entries[index as usize].1.last, index));
-        all.truncate(IDLE_FOUND);
-        all.reverse();
-        self.idle = all.into_iter().map(|index| (index, self.entries[index as usize].1.requests)).collect();
+        // When they were counted last is copied once: to sort entries by it would look into each again and again.
+        let times = self.entries.iter().zip(0..).map(|((_, sums), index)| (sums.last, index));
+        let mut all: Vec<(Time, u32)> = times.collect();
+        if all.len() > IDLE_FOUND {
+            all.select_nth_unstable(IDLE_FOUND);
+            all.truncate(IDLE_FOUND);
+        }
+        all.sort_unstable_by(|a, b| b.cmp(a));
+        let found = all.into_iter().map(|(_, index)| (index, self.entries[index as usize].1.requests));
+        self.idle = found.collect();
     }
 }
 
@@ -147,7 +153,7 @@ impl<K: Copy + Eq + Hash> Tracked<K> {
 mod tests {
     use super::super::{Counted, TRACKED_MAX};
     use super::*;
-    use crate::time::{Span, Time};
+    use crate::time::Span;
 
     fn count(sums: &mut Sums, at: u64) {
         let mut counted = Counted::NONE;

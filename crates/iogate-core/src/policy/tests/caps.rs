@@ -20,7 +20,7 @@ impl Counted {
         for (app, has) in self.has.iter().filter(|(_, has)| **has > 0) {
             let Some(class) = arbiter.class_of(*app) else { continue };
             let chain = core::iter::successors(Some(class), |at| arbiter.branch_of(*at));
-            let until = chain.map(|at| arbiter.classes[at.index()].conforms_at().as_nanos()).max().unwrap();
+            let until = chain.map(|at| arbiter.limits[at.index()].conforms_at().as_nanos()).max().unwrap();
             let waiting = arbiter.classes[class.index()].waiting;
             // With those that wait for their own application's.
             let held = gate.blame.as_ref().map_or(0, |blame| blame.held_own(*app)) as u32;

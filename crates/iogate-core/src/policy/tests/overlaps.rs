@@ -163,7 +163,7 @@ fn caps_of_several_who_write_one_block_hold() {
         );
         let arbiter = gate.arbiter().unwrap();
         let debts =
-            arbiter.classes.iter().map(|class| class.conforms_at().since(Time::from_nanos(3_000 * MS)));
+            arbiter.limits.iter().map(|limits| limits.conforms_at().since(Time::from_nanos(3_000 * MS)));
         assert!(debts.max().unwrap() < Span::from_millis(100), "{each} at a time");
     }
 }

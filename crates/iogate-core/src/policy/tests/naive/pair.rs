@@ -229,8 +229,9 @@ proptest! {
             prop_assert!(moved || branch.had == within, "{} of {within}", branch.had);
             let real = pair.class(at).unwrap();
             let id = pair.real.of_app[&branch.app];
+            let limits = &pair.real.limits[id.index()];
             prop_assert!(!pair.real.is_ready(id));
-            prop_assert!(real.is_idle() && real.capped.is_none() && real.due.is_none());
+            prop_assert!(real.is_idle() && limits.capped.is_none() && limits.due.is_none());
         }
     }
 }
