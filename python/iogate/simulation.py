@@ -79,6 +79,9 @@ def simulate(  # noqa: PLR0913
         TypeError: `quick` is neither True nor False, or a setting is no value.
         RuntimeError: A run fails, or a scheduler does what it must not.
         Exception: Whatever a scheduler, or the handler of a signal, raises; it ends the runs.
+
+    Warns:
+        UserWarning: Random accesses come out faster than on a disk (docs/devices.md).
     """
     if not isinstance(quick, bool):
         raise TypeError(f"quick: expected True or False, found {quick!r}")

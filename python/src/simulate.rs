@@ -1,6 +1,7 @@
 //! Runs of a scenario, as `iogate sim` does them.
 
 use std::collections::BTreeMap;
+use std::ffi::CString;
 use std::fs;
 use std::num::NonZero;
 use std::ops::ControlFlow;
@@ -17,7 +18,7 @@ use iogate_report::{ExperimentReport, Recording, html};
 use iogate_sim::experiment::{Done, ExperimentError, run_lent};
 use iogate_sim::scenario::{BUILT_IN, Plan, Source, built_in};
 use iogate_sim::world::Lent;
-use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
 
 use crate::own::{Raised, Scheduler};
@@ -91,6 +92,11 @@ pub(crate) fn simulate(
         return Err(PyValueError::new_err(format!(
             "scheduler = \"own:{missing}\": {near}expected a name in schedulers=, and {known}"
         )));
+    }
+    for line in plan.warnings() {
+        let line = CString::new(line).unwrap_or_default();
+        // As of the function that people call, which is one above the one that calls this.
+        PyErr::warn(py, &py.get_type::<PyUserWarning>(), &line, 2)?;
     }
     let has_own = !plan.own().is_empty();
     let threads = match (threads, has_own) {

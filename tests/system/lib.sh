@@ -175,11 +175,11 @@ needs_linux_as_program() {
     fi
 }
 
-# serve_source: a server of SRC at unix:$WORK/socket, which keeps what is a client's for 4 s; again, if it was there before. `server` is its process.
+# serve_source: a server of SRC at unix:$WORK/socket, which keeps what is a client's for 4 s, or GRACE; again, if it was there before. `server` is its process.
 # shellcheck disable=SC2034 # tests use it
 serve_source() {
     cat >"$WORK/server.toml" <<END
-session_grace = "4s"
+session_grace = "${GRACE:-4s}"
 [[listen]]
 at = "unix:$WORK/socket"
 [[export]]

@@ -1,9 +1,11 @@
 //! The tree behind the prefix: which one, and when it is reached.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use iogate_core::wire::Identity;
 use iogate_core::{ClientId, Time};
 use iogate_engine::{Origin, Store};
 use iogate_net::Endpoint;
@@ -28,7 +30,11 @@ pub(crate) struct Link {
 
 /// The process's link, made when it is first needed. A child of `fork` gets an empty one.
 #[derive(Default)]
-pub(crate) struct Connection(Mutex<State>);
+pub(crate) struct Connection {
+    state: Mutex<State>,
+    /// The files of which locks of bytes were asked for: inode and generation.
+    locked: Mutex<HashSet<(u64, u64)>>,
+}
 
 #[derive(Default)]
 struct State {
@@ -43,14 +49,38 @@ const FAILED_FOR: Duration = Duration::from_secs(1);
 impl Connection {
     /// Takes the link out, unless somebody is using it just now.
     pub(crate) fn take(&self) -> Option<Link> {
-        self.0.try_lock().ok()?.link.take()
+        self.state.try_lock().ok()?.link.take()
     }
+
+    /// Locks of bytes of a file are asked for.
+    pub(crate) fn note_lock(&self, file: Identity) {
+        self.locked().insert(key(file));
+    }
+
+    /// They are given back. Returns whether there may have been some.
+    pub(crate) fn forget_lock(&self, file: Identity) -> bool {
+        self.locked().remove(&key(file))
+    }
+
+    /// All of them end: says of which files there may have been some.
+    pub(crate) fn take_locks(&self) -> impl Fn(Identity) -> bool {
+        let locked = std::mem::take(&mut *self.locked());
+        move |file| locked.contains(&key(file))
+    }
+
+    fn locked(&self) -> MutexGuard<'_, HashSet<(u64, u64)>> {
+        self.locked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn key(file: Identity) -> (u64, u64) {
+    (file.inode, file.generation)
 }
 
 /// The link to the tree. Fails, as a program can understand it, if no forwarder can be reached.
 pub(crate) fn link() -> Result<Link> {
     let connection = table::connection();
-    let mut state = connection.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut state = connection.state.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(link) = &state.link {
         return Ok(link.clone());
     }
@@ -130,6 +160,7 @@ fn connect(is_first: bool) -> Result<Link> {
         export: settings.export.clone(),
         auth: credential(&endpoints)?,
         receiving: Receiving::Inline,
+        ends: true,
         ..ClientOptions::default()
     };
     if let Some(Tls { authorities, certificate, key, server_name }) = &settings.tls {

@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use iogate_core::wire::{Attr, Written, open};
@@ -25,6 +26,8 @@ pub(crate) struct Description {
     pub(crate) page: Page,
     /// Missing until it is needed where the file was opened by another process.
     handle: Mutex<Option<Handle>>,
+    /// The process has had locks of the file, and they have ended with its session, while it goes on.
+    is_lost: AtomicBool,
     pub(crate) locks: Locks,
 }
 
@@ -38,19 +41,34 @@ pub(crate) struct Handle {
 impl Description {
     /// Just opened.
     pub(crate) fn new(page: Page, handle: Option<Handle>) -> Description {
-        Description { page, handle: Mutex::new(handle), locks: Locks::default() }
+        Description {
+            page,
+            handle: Mutex::new(handle),
+            locks: Locks::default(),
+            is_lost: AtomicBool::default(),
+        }
     }
 
     /// What the process was started with.
     pub(crate) fn adopt(page: Page) -> Description {
-        Description { locks: Locks::adopt(&page), page, handle: Mutex::default() }
+        Description {
+            locks: Locks::adopt(&page),
+            page,
+            handle: Mutex::default(),
+            is_lost: AtomicBool::default(),
+        }
     }
 
     /// The same for a child of `fork`. The original must not be dropped.
     pub(crate) fn for_child(&self) -> Description {
         // SAFETY: the promise above.
         let page = unsafe { self.page.alias() };
-        Description { page, handle: Mutex::default(), locks: self.locks.for_child() }
+        Description {
+            page,
+            handle: Mutex::default(),
+            locks: self.locks.for_child(),
+            is_lost: AtomicBool::default(),
+        }
     }
 
     /// Flags of `open(2)`.
@@ -74,6 +92,9 @@ impl Description {
         if self.has(libc::O_PATH) {
             return Err(Errno::BADF.into());
         }
+        if self.is_lost.load(Ordering::Relaxed) {
+            return Err(Errno::STALE.into());
+        }
         let link = connect::link()?;
         let path = self.path()?;
         let flags = open::AGAIN | access_of(self.page.flags());
@@ -82,6 +103,11 @@ impl Description {
         let opened = Handle { file, store: link.store };
         *handle = Some(opened.clone());
         Ok(opened)
+    }
+
+    /// Its locks are lost: it cannot be used any more.
+    pub(crate) fn lose(&self) {
+        self.is_lost.store(true, Ordering::Relaxed);
     }
 
     /// Gives up the handle; the next use opens the file again.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rustix::io::{DupFlags, Errno, FdFlags};
 
 use crate::abi::Out;
+use crate::byte_locks;
 use crate::connect;
 use crate::description::Description;
 use crate::failed::{Result, answer, guarded, is_inside, set_errno};
@@ -66,7 +67,7 @@ fn duplicate_to(old: c_int, file: Arc<Description>, new: c_int, close_on_exec: b
         table::put(new, Arc::clone(replaced))?;
     }
     made?;
-    give_back(replaced.inspect(|file| locks::closed(file)));
+    give_back(replaced.inspect(|file| byte_locks::closed(file)));
     add(new, file)
 }
 
@@ -78,7 +79,7 @@ fn give_up(new: c_int, make: impl FnOnce() -> c_int) -> c_int {
         Some(replaced) if made < 0 => {
             let _ = table::put(new, replaced);
         }
-        replaced => give_back(replaced.inspect(|file| locks::closed(file))),
+        replaced => give_back(replaced.inspect(|file| byte_locks::closed(file))),
     }
     made
 }
@@ -114,7 +115,7 @@ pub(crate) fn give_back(file: Option<Arc<Description>>) {
 /// Forgets a placeholder that is about to be closed.
 fn close_file(fd: c_int) -> Option<Arc<Description>> {
     let file = table::take(fd)?;
-    locks::closed(&file);
+    byte_locks::closed(&file);
     Some(file)
 }
 
@@ -128,7 +129,7 @@ fn control(fd: c_int, file: Arc<Description>, command: c_int, argument: usize) -
             file.page.set_flags(kept | argument as c_int & CHANGEABLE);
             Ok(0)
         }
-        libc::F_GETLK | libc::F_SETLK | libc::F_SETLKW => locks::control(&file, command, argument),
+        libc::F_GETLK | libc::F_SETLK | libc::F_SETLKW => byte_locks::control(&file, command, argument),
         libc::F_OFD_GETLK | libc::F_OFD_SETLK | libc::F_OFD_SETLKW => Err(Errno::INVAL.into()),
         libc::F_GETLEASE | libc::F_SETLEASE | libc::F_NOTIFY | libc::F_ADD_SEALS | libc::F_GET_SEALS => {
             Err(Errno::INVAL.into())

@@ -25,7 +25,7 @@
 //! | `stdio` | streams |
 //! | `names`, `directories`, `cwd` | making, removing, renaming, resolving names; listing directories; a working directory under the prefix |
 //! | `stat`, `attributes` | asking for attributes, permissions and space; changing attributes, and extended ones |
-//! | `locks` | locks of files |
+//! | `byte_locks`, `locks` | POSIX locks, at the server; locks on this machine |
 //! | `mpi` | turns of MPI programs, from a library that is built with their own MPI |
 //!
 //! Our own system calls go through `rustix`, which asks the kernel and not the C library, so they do not come back here.
@@ -39,6 +39,7 @@ mod paths;
 mod abi;
 mod app;
 mod attributes;
+mod byte_locks;
 mod connect;
 mod copies;
 mod cwd;

@@ -1,5 +1,8 @@
-//! Locks of files: they hold among the programs of one user of one machine, by real locks on files of its own memory; among those of all
-//! users where root has made a folder for that.
+//! Locks of files that hold among the programs of one user of one machine, by real locks on files of its own memory; among those of all
+//! users where root has made a folder for that. Those of `flock` are so; POSIX locks where the server has none (`byte_locks`).
+//!
+//! A lock of `flock` cannot be the server's, which ends it with the session of whoever took it: `exec 9>lock; flock 9` has it taken by a
+//! program that ends at once, and kept by the shell.
 //!
 //! POSIX locks and `flock` do not know of each other, so each has its own file.
 //!
@@ -8,15 +11,14 @@
 
 use std::ffi::c_int;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use libc::off_t;
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::abi::Out;
 use crate::description::Description;
-use crate::failed::{Failed, Result, answer, guarded};
+use crate::failed::{Result, answer};
 use crate::own_descriptors::{keep, keep_inheritable};
 use crate::page::{Page, borrow, link_of};
 use crate::table;
@@ -196,46 +198,17 @@ fn posix_lock(file: &Description) -> Result<c_int> {
     Ok(posix.as_ref().map_or(-1, |kept| kept.as_fd().as_raw_fd()))
 }
 
-/// `fcntl` with `F_GETLK`, `F_SETLK` or `F_SETLKW`.
-pub(crate) fn control(file: &Description, command: c_int, argument: usize) -> Result<c_int> {
-    let out: Out<libc::flock> = Out::from_argument(argument);
-    let mut lock = out.get().ok_or(Errno::FAULT)?;
-    let base = match c_int::from(lock.l_whence) {
-        libc::SEEK_SET => 0,
-        libc::SEEK_CUR => file.page.position()?.get(),
-        libc::SEEK_END => file.attr()?.size,
-        _ => return Err(Errno::INVAL.into()),
-    };
-    let access = file.page.flags() & libc::O_ACCMODE;
-    let missing = match c_int::from(lock.l_type) {
-        libc::F_RDLCK => libc::O_WRONLY,
-        libc::F_WRLCK => libc::O_RDONLY,
-        _ => -1,
-    };
-    if command != libc::F_GETLK && access == missing {
-        return Err(Errno::BADF.into());
-    }
-    lock.l_start =
-        off_t::try_from(base).ok().and_then(|base| base.checked_add(lock.l_start)).ok_or(Errno::OVERFLOW)?;
-    lock.l_whence = libc::SEEK_SET as i16;
+/// `fcntl` with `F_GETLK`, `F_SETLK` or `F_SETLKW`, of bytes from the file's begin on.
+pub(crate) fn control_here(file: &Description, command: c_int, lock: &mut libc::flock) -> Result<()> {
     let fd = posix_lock(file)?;
     // SAFETY: our descriptor, and a lock of our own. By the system call, as `fcntl` is stood in for.
-    let result = unsafe { libc::syscall(libc::SYS_fcntl, fd, command, &raw mut lock) };
-    if result < 0 {
-        return Err(std::io::Error::last_os_error().into());
-    }
-    if command == libc::F_GETLK {
-        out.put(lock)?;
-    }
-    Ok(0)
+    let result = unsafe { libc::syscall(libc::SYS_fcntl, fd, command, ptr::from_mut(lock)) };
+    if result < 0 { Err(std::io::Error::last_os_error().into()) } else { Ok(()) }
 }
 
 /// A descriptor of the file is being closed: its POSIX locks end, as those of any file do.
-pub(crate) fn closed(file: &Description) {
-    let _ = guarded(|| {
-        file.locks.posix.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Ok(())
-    });
+pub(crate) fn closed_here(file: &Description) {
+    file.locks.posix.lock().unwrap_or_else(PoisonError::into_inner).take();
 }
 
 fn lock_whole(file: &Description, operation: c_int) -> Result<c_int> {
@@ -264,38 +237,11 @@ fn lock_whole(file: &Description, operation: c_int) -> Result<c_int> {
     Ok(rustix::fs::flock(borrow(fd)?, operation).map(|()| 0)?)
 }
 
-/// As `lockf`: a lock from the position on.
-fn lock_from_here(file: &Description, command: c_int, bytes: off_t) -> Result<c_int> {
-    // SAFETY: zeros are a value of it.
-    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-    lock.l_whence = libc::SEEK_CUR as i16;
-    lock.l_len = bytes;
-    lock.l_type = if command == libc::F_ULOCK { libc::F_UNLCK } else { libc::F_WRLCK } as i16;
-    let control_command = match command {
-        libc::F_LOCK => libc::F_SETLKW,
-        libc::F_TLOCK | libc::F_ULOCK => libc::F_SETLK,
-        libc::F_TEST => libc::F_GETLK,
-        _ => return Err(Errno::INVAL.into()),
-    };
-    control(file, control_command, (&raw mut lock).expose_provenance())?;
-    if command == libc::F_TEST && c_int::from(lock.l_type) != libc::F_UNLCK {
-        return Err(Failed::With(Errno::ACCESS));
-    }
-    Ok(0)
-}
-
 interpose! {
     fn flock[real](fd: c_int, operation: c_int) -> c_int {
         match table::find(fd) {
             None => real(fd, operation),
             Some(file) => answer(|| lock_whole(&file, operation)),
-        }
-    }
-
-    fn lockf | lockf64 [real](fd: c_int, command: c_int, bytes: off_t) -> c_int {
-        match table::find(fd) {
-            None => real(fd, command, bytes),
-            Some(file) => answer(|| lock_from_here(&file, command, bytes)),
         }
     }
 }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Once, PoisonError, RwLock, RwLockWriteGuard};
 
 use rustix::io::{Errno, FdFlags};
 
+use crate::byte_locks;
 use crate::connect::Connection;
 use crate::cwd;
 use crate::description::Description;
@@ -80,6 +81,7 @@ fn look_up(fd: c_int) -> Option<Arc<Description>> {
         let stale = std::mem::take(&mut table[fd as usize]);
         drop(table);
         drop(stale);
+        byte_locks::closed(&known);
         descriptors::give_back(Some(known));
     }
     None
@@ -228,10 +230,14 @@ pub(crate) fn is_connected() -> bool {
     !CONNECTION.load(Ordering::Acquire).is_null()
 }
 
-/// Ends the session. Open files are opened again when they are needed.
+/// Ends the session. Open files are opened again when they are needed; but for those of which the process has had locks: others may have
+/// them now.
 pub(crate) fn disconnect() {
-    let link = connection().take();
+    let (link, had_locks) = (connection().take(), connection().take_locks());
     for file in all() {
+        if had_locks(file.page.identity()) {
+            file.lose();
+        }
         drop(file.forget_handle());
     }
     drop(link);

@@ -11,10 +11,13 @@ use iogate_core::device::{Device, Placement, Station, Transfer};
 use iogate_core::sched::ConfigError;
 use iogate_core::{
     ClientId, Decision, Dispatch, DispatchId, FileId, Gate, GateConfig, Layout, Op, Outcome, Rejected,
-    Request, RequestId, Span, Time,
+    Request, RequestId, Span, Time, units,
 };
 
+use self::room::{Room, TooLong};
 use crate::trace::{Row, TraceError, TraceReader};
+
+mod room;
 
 /// What serves the dispatches.
 pub struct Backend {
@@ -24,6 +27,7 @@ pub struct Backend {
     overlap: Option<(Box<dyn Device>, Span)>,
     /// Whether the devices order by themselves: an end is known only when it is there.
     queueing: bool,
+    room: Room,
     /// In such devices: pieces that have not ended, and when the first began.
     open: HashMap<DispatchId, (u32, Time)>,
 }
@@ -41,13 +45,19 @@ impl Backend {
     /// If there are not as many devices as the layout has targets: a mistake in the program, not in its input.
     pub fn striped(devices: Vec<Box<dyn Device>>, layout: Layout) -> Backend {
         assert_eq!(devices.len(), layout.targets as usize, "a device for each target");
+        let room = Room::of(&devices, layout);
         let mut queueing = false;
         let target = |mut device: Box<dyn Device>| {
             queueing |= device.queueing().is_some();
             Target { station: Station::new(device), placement: Placement::default() }
         };
         let targets = devices.into_iter().map(target).collect();
-        Backend { targets, layout, overlap: None, queueing, open: HashMap::new() }
+        Backend { targets, layout, overlap: None, queueing, room, open: HashMap::new() }
+    }
+
+    /// Has it say whose random accesses come out too fast ([`Replay::warnings`]), if they can: `device` is one more of the same kind.
+    pub fn watch_extents(&mut self, mut device: Box<dyn Device>) {
+        self.room.try_out(&mut *device);
     }
 
     /// One device that serves each dispatch as a whole, and all that are in flight at the same time.
@@ -58,6 +68,7 @@ impl Backend {
             layout: Layout::SINGLE,
             overlap,
             queueing: false,
+            room: Room::default(),
             open: HashMap::new(),
         }
     }
@@ -259,6 +270,22 @@ pub enum ReplayError {
         /// The gate's reason.
         source: Rejected,
     },
+    /// A row reaches further than its device.
+    #[error(
+        "row {row} reaches to {}, of which a target gets {}: its device has {capacity}; take a larger device, or more targets",
+        units::format_size(*.end),
+        units::format_size(*.part)
+    )]
+    TooLong {
+        /// The row, from 1.
+        row: u64,
+        /// Where it ends in its file.
+        end: u64,
+        /// How much a target gets of a file that ends there.
+        part: u64,
+        /// The device's size, for people.
+        capacity: String,
+    },
     /// A row that the scheduler splits has more pieces than the gate takes.
     #[error(
         "row {row} is {pieces} requests once it is split at stripe boundaries, and the gate holds at most {queue_max}; \
@@ -359,6 +386,12 @@ impl<R: BufRead> Replay<R> {
     /// The trace, for the names of its files.
     pub fn trace(&self) -> &TraceReader<R> {
         &self.trace
+    }
+
+    /// What to say of files whose random accesses were faster than on a disk with the same files, if [`Backend::watch_extents`] was
+    /// called: a line each.
+    pub fn warnings(&self) -> Vec<String> {
+        self.backend.room.sparse(|file| self.trace.files().name(file).into_owned())
     }
 
     /// The gate, for its statistics.
@@ -508,8 +541,12 @@ impl<R: BufRead> Replay<R> {
                 target: row.target,
                 issued: row.issued,
             };
+            self.backend.room.check(&row).map_err(|TooLong { end, part, capacity }| {
+                ReplayError::TooLong { row: row.number, end, part, capacity }
+            })?;
             match self.gate.submit(self.now, &request) {
                 Ok(()) => {
+                    self.backend.room.note(&row);
                     if let Some(auto) = &mut self.auto {
                         auto.arrived(self.now, &request);
                     }

@@ -279,3 +279,67 @@ fn a_device_that_orders_by_itself_is_replayed_too() {
         assert!(totals.makespan.as_nanos() * 10 < in_order.makespan.as_nanos() * 8);
     }
 }
+
+/// What no device has room for would be served somewhere else on it, as fast as if it were there.
+#[test]
+fn a_row_that_reaches_further_than_its_device_is_refused() {
+    let device = || parse_numbered("hdd", 0).unwrap();
+    let replayed = |row: &str, targets: u32| {
+        let header = format!("{HEADER},target");
+        let text = format!("{header}\n0,1,1,a,r,0,4096,\n{row}\n");
+        let layout = Layout { first_target: 0, stripe_bytes: 1 << 20, targets };
+        let devices = (0..targets).map(|_| device()).collect();
+        let config = GateConfig { layout, ..gate("fifo", 1) };
+        let trace = TraceReader::new(text.as_bytes()).unwrap();
+        let mut replay = Replay::new(trace, &config, Backend::striped(devices, layout)).unwrap();
+        loop {
+            match replay.next_dispatch() {
+                Ok(Some(_)) => {}
+                Ok(None) => return String::new(),
+                Err(error) => return error.to_string(),
+            }
+        }
+    };
+    let capacity = device().capacity();
+    let at = |offset: u64, target: &str| format!("0,1,1,a,r,{offset},4096,{target}");
+    assert_eq!(replayed(&at(capacity - 4096, ""), 1), "");
+    let said = replayed(&at(capacity, ""), 1);
+    assert!(said.starts_with("row 2 reaches to ") && said.contains("its device has "), "{said}");
+    // Half of it lies on each of two, but for what names its target.
+    assert_eq!(replayed(&at(capacity, ""), 2), "");
+    assert!(replayed(&at(capacity, "1"), 2).contains("its device has "));
+}
+
+#[test]
+fn random_rows_that_first_use_draws_together_are_named() {
+    let device = |name: &str| parse_numbered(name, 0).unwrap();
+    let warned = |name: &str, rows: &str| {
+        let text = format!("{HEADER}\n{rows}");
+        let mut backend = Backend::striped(vec![device(name)], Layout::SINGLE);
+        backend.watch_extents(device(name));
+        let trace = TraceReader::new(text.as_bytes()).unwrap();
+        let mut replay = Replay::new(trace, &gate("fifo", 1), backend).unwrap();
+        while replay.next_dispatch().unwrap().is_some() {}
+        replay.warnings().join("\n")
+    };
+    let rows = |count: u64, place: &dyn Fn(u64) -> u64| -> String {
+        (0..count).map(|row| format!("0,1,{},f,r,{},4096\n", row % 2, place(row) << 20)).collect()
+    };
+    let random = |row: u64| row * 7_919 % 50_000;
+    let said = warned("hdd", &rows(100, &random));
+    assert!(said.starts_with("f: random accesses are faster here than on a disk: a target has "), "{said}");
+    assert!(
+        said.contains(" extents and gets 100 requests") && said.contains("servers.extent = \"64GiB\""),
+        "{said}"
+    );
+    for (name, rows) in [
+        ("ssd-s4500-960g", rows(100, &random)),
+        // In order, by two who have a half each.
+        ("hdd", rows(100, &|row| row % 2 * 25_000 + row)),
+        // In one extent, and often in each.
+        ("hdd", rows(100, &|row| random(row) % 200)),
+        ("hdd", rows(4_000, &random)),
+    ] {
+        assert_eq!(warned(name, &rows), "");
+    }
+}

@@ -15,6 +15,7 @@ use crate::settings;
 mod advise;
 mod bench;
 mod coord;
+mod gate;
 mod mount;
 mod nfs;
 mod policy;
@@ -32,6 +33,7 @@ mod why;
 pub(crate) use advise::AdviseArgs;
 pub(crate) use bench::{BenchArgs, BenchStore, BenchWay, BenchWorkerArgs};
 pub(crate) use coord::{CoordArgs, CoordCommand, CoordReleaseArgs, CoordServeArgs, CoordStatusArgs};
+pub(crate) use gate::{GateArgs, SeenArgs};
 pub(crate) use mount::{Backend, Cache, Locks, MountArgs, StoreKind};
 pub(crate) use nfs::NfsArgs;
 pub(crate) use policy::{PolicyArgs, PolicyCommand, SharesArgs};
@@ -89,6 +91,8 @@ pub(crate) enum Command {
     Train(TrainArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
+    #[command(hide = true)]
+    SetMount(SetMountArgs),
     #[command(hide = true)]
     DemoReader(DemoReaderArgs),
     #[command(hide = true)]
@@ -270,6 +274,12 @@ pub(crate) struct SetArgs {
 
     #[arg(value_name = "NAME=VALUE", required = true, help = policy::settings_help())]
     pub(crate) settings: Vec<String>,
+}
+
+/// The process that tells a mount what to change, as its standard input says it: one that hangs holds it up, and not who waits for it.
+#[derive(Debug, Args)]
+pub(crate) struct SetMountArgs {
+    pub(crate) mountpoint: PathBuf,
 }
 
 /// Record what arrives and completes at the gate of a mount or a server, as a trace

@@ -60,6 +60,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Demo(args) => commands::demo::run(&args),
         Command::Bench(args) => commands::bench::run(&args),
         Command::BenchWorker(args) => commands::bench::worker::run(&args),
+        Command::SetMount(args) => commands::control::set_mount(&args),
         Command::DemoReader(args) => commands::demo::reader::run(&args),
         Command::Schedulers(args) => commands::lists::schedulers(&args),
         Command::Devices(args) => commands::lists::devices(&args),

@@ -421,6 +421,48 @@ fn a_mount_waits_for_a_server_that_is_not_there_yet_and_not_for_ever() {
     assert_eq!(std::fs::read_to_string(served.point().join("file")).unwrap(), "content");
 }
 
+/// The kernel lets nobody set an attribute of the root while a name is made in it.
+#[test]
+fn a_change_does_not_wait_for_ever_for_a_mount_that_hangs() {
+    if !can_mount() {
+        return eprintln!("skipped: /dev/fuse is not to be had");
+    }
+    let mut served = LateServer { folder: tempfile::tempdir().unwrap(), server: None };
+    for name in ["mount", "data"] {
+        std::fs::create_dir(served.folder.path().join(name)).unwrap();
+    }
+    let mut server = iogate();
+    server.args(["serve", "--with-parent", "--directory"]).arg(served.folder.path().join("data"));
+    let server = server.args(["--listen", &served.address()]).stdout(Stdio::null()).spawn().unwrap();
+    let pid = server.id().to_string();
+    served.server = Some(server);
+    let args = ["mount", "--remote", &served.address(), "--wait", "1h"];
+    assert!(iogate().args(args).arg(served.point()).stderr(Stdio::null()).status().unwrap().success());
+    let set = || iogate().arg("set").arg(served.point()).arg("scheduler=sjf").output().unwrap();
+    assert!(set().status.success());
+
+    let signal = |name: &str| assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    // While it makes a name, the kernel lets nobody change the root; unless it first asks for the root's attributes, which last a second.
+    let (took, output) = eventually("a change is held up", || {
+        std::fs::metadata(served.point()).unwrap();
+        signal("-STOP");
+        let mut making = Command::new("mkdir").arg(served.point().join("new")).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+        let begun = Instant::now();
+        let output = set();
+        let took = begun.elapsed();
+        signal("-CONT");
+        assert!(making.wait().unwrap().success());
+        std::fs::remove_dir(served.point().join("new")).unwrap();
+        (!output.status.success()).then_some((took, output))
+    });
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(" has not answered in 5 s, held up by its source"), "{said}");
+    assert!(took >= Duration::from_secs(5) && took < Duration::from_secs(30), "{took:?}");
+    assert!(set().status.success(), "{}", text(&output.stderr));
+}
+
 #[test]
 fn a_signal_ends_a_mount_of_which_another_namespace_has_a_copy() {
     if !can_mount() {

@@ -200,6 +200,19 @@ fn random_accesses_that_come_out_too_fast_are_warned_of() {
     let warned = said(&[]);
     assert!(warned.contains("warning: a-1: random accesses are faster here than on a disk"), "{warned}");
     assert!(!said(&["--set", "servers.extent=1TiB"]).contains("warning"));
+    // Also by a replay, of what it sees.
+    let rows: String =
+        (0..100u64).map(|row| format!("0,1,1,f,r,{},4096\n", (row * 7_919 % 50_000) << 20)).collect();
+    let trace = |name: &str, rows: &str| {
+        let text = format!("time_us,app,client,file,op,offset,bytes\n{rows}");
+        std::fs::write(folder.path().join(name), text).unwrap();
+        iogate(&["replay", name, "--device", "hdd"], folder.path())
+    };
+    let replayed = text(&trace("t.csv", &rows).stderr).to_owned();
+    assert!(replayed.contains("warning: f: random accesses are faster here than on a disk"), "{replayed}");
+    let long = trace("long.csv", &format!("0,1,1,f,r,{},4096\n", 1u64 << 50));
+    assert_eq!(long.status.code(), Some(2));
+    assert!(text(&long.stderr).contains("of which a target gets"), "{}", text(&long.stderr));
     refused(
         &["sim", "s.toml"],
         &[(

@@ -109,4 +109,7 @@ pub mod hello {
     /// The client stripes files over several servers: attributes carry the names of objects, and a file that it opens for writing is given
     /// one. Only for a forwarder that the server trusts.
     pub const STRIPES: u32 = 1;
+    /// The client is one process, and has ended if its machine ends the connection (and does not reset it): the server keeps the session
+    /// for a second more, unless requests of it are underway.
+    pub const ENDS: u32 = 2;
 }

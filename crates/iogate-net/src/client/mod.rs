@@ -111,6 +111,8 @@ pub struct ClientOptions {
     pub connect_timeout: Duration,
     /// How long requests wait for a server that has gone, before they fail with `EIO`.
     pub retry_for: Duration,
+    /// It ends with its process: when that is killed, nobody waits long for one who might come back, and its locks are soon free.
+    pub ends: bool,
     /// Whether other servers have the same files, and give locks of them: see [`SessionConfig::has_rivals`].
     ///
     /// [`SessionConfig::has_rivals`]: iogate_core::proto::client_session::SessionConfig::has_rivals
@@ -132,6 +134,7 @@ impl Default for ClientOptions {
             dial: Arc::new(dial),
             connect_timeout: Duration::from_secs(5),
             retry_for: Duration::from_secs(60),
+            ends: false,
             has_rivals: false,
             receiving: Receiving::default(),
         }
@@ -142,12 +145,13 @@ impl ClientOptions {
     /// Connects to a server, and begins a session or goes on with one.
     fn connect(&self, endpoint: &Endpoint, session: [u8; 16]) -> Result<Connected, ConnectError> {
         let way = Way { dial: &self.dial, timeout: self.connect_timeout, auth: &self.auth };
+        let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
         let client = Introduction {
             name: &self.name,
             export: &self.export,
             session,
             forwarder: self.forwarder,
-            flags: if self.stripes { hello::STRIPES } else { 0 },
+            flags: flag(self.stripes, hello::STRIPES) | flag(self.ends, hello::ENDS),
         };
         connect(endpoint, &way, &client)
     }
@@ -165,6 +169,7 @@ impl fmt::Debug for ClientOptions {
             .field("auth", &self.auth)
             .field("connect_timeout", &self.connect_timeout)
             .field("retry_for", &self.retry_for)
+            .field("ends", &self.ends)
             .field("has_rivals", &self.has_rivals)
             .field("receiving", &self.receiving)
             .finish_non_exhaustive()

@@ -10,6 +10,7 @@ use iogate_core::stats::Histogram;
 use iogate_core::wire::{Failure, Record, RequestHeader};
 use iogate_engine::{Completion, Transfer};
 use rustix::event::epoll::EventFlags;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Shared;
 use super::buffer::{Buffer, Share};
@@ -18,7 +19,7 @@ use super::lock;
 use super::outgoing::{Batch, Outgoing, Payload, Sent};
 use super::session::Session;
 use crate::transport::auth::Access;
-use crate::transport::{Socket, Source, hang_up};
+use crate::transport::{Peer, Socket, Source, hang_up};
 
 /// A message that has begun comes to its end within this time, and as much for so many bytes of payload; where memory is not
 /// short, within [`super::Limits::stall_timeout`], and that.
@@ -232,6 +233,18 @@ impl Connection {
 
     /// Ends the connection. Its session waits for another one. May be called again.
     pub(super) fn close(self: &Arc<Self>) {
+        self.close_as(false);
+    }
+
+    /// Ends the connection, of which the other end is gone.
+    pub(super) fn close_after_end(self: &Arc<Self>) {
+        let over = self.over();
+        // A reset can come from what is between two machines; within one it is a process that has not read all.
+        let is_reset = over.contains(PollFlags::ERR) && !matches!(self.socket.peer(), Peer::Process { .. });
+        self.close_as(over.contains(PollFlags::RDHUP) && !is_reset);
+    }
+
+    fn close_as(self: &Arc<Self>, is_ended: bool) {
         if self.closed.swap(true, Ordering::SeqCst) {
             return;
         }
@@ -240,7 +253,7 @@ impl Connection {
         lock(&self.outgoing).give_up();
         self.server.forget(self);
         if let Some(session) = self.session.get() {
-            session.detach(self);
+            session.detach(self, is_ended);
         }
     }
 
@@ -289,11 +302,14 @@ impl Connection {
 
     /// Whether the other end is still there, as far as the kernel knows.
     pub(super) fn is_alive(&self) -> bool {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        !self.is_closed() && self.over().is_empty()
+    }
+
+    /// What the kernel knows of the other end's being gone.
+    fn over(&self) -> PollFlags {
         let mut fds = [PollFd::from_borrowed_fd(self.socket.fd(), PollFlags::RDHUP)];
-        let over = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
         let _ = poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
-        !self.is_closed() && !fds[0].revents().intersects(over)
+        fds[0].revents() & (PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
     }
 
     /// Notes that a message has begun and is waited for.

@@ -79,7 +79,7 @@ fn welcome(connection: &Arc<Connection>, hello: &Hello<'_>, proof: &[u8]) -> Res
     };
     connection.queue(0, 0, |fields| welcome.encode(fields), Payload::None);
     if connection.session.set(session.clone()).is_err() || connection.is_closed() {
-        session.detach(connection);
+        session.detach(connection, false);
     }
     connection.flush();
     match before {

@@ -152,7 +152,7 @@ impl Connection {
                 Next::Starved => self.server.wait_for_buffers(self),
                 Next::Later => self.server.requeue(Arc::clone(self)),
                 Next::Elsewhere => {}
-                Next::Gone => self.close(),
+                Next::Gone => self.close_after_end(),
                 Next::Refused(refusal) => self.refuse(&refusal),
             }
         };

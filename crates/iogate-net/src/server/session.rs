@@ -40,6 +40,8 @@ pub(super) struct Session {
     pub(super) rights: Rights,
     /// It stripes files, and is told what their objects are named by.
     pub(super) stripes: bool,
+    /// It ends with its connection, unless that is lost on the way.
+    ends: bool,
     pub(super) name: String,
     pub(super) forwarder: Option<Forwarder>,
     pub(super) since: Instant,
@@ -96,6 +98,7 @@ impl Session {
             user,
             rights,
             stripes,
+            ends: hello.flags & wire::hello::ENDS != 0,
             name: iogate_core::wire::client_name(hello.name),
             forwarder: Forwarder::of(hello),
             since: Instant::now(),
@@ -109,9 +112,13 @@ impl Session {
         Ok(before.and_then(|before| before.get()))
     }
 
-    /// Notes that a connection is gone.
-    pub(super) fn detach(&self, connection: &Connection) {
-        lock(&self.state).detach(&connection.link, self.server.now());
+    /// Notes that a connection is gone; `is_ended`: the other end's machine has ended it.
+    pub(super) fn detach(&self, connection: &Connection, is_ended: bool) {
+        let (mut state, now) = (lock(&self.state), self.server.now());
+        match is_ended && self.ends {
+            true => state.leave(&connection.link, now),
+            false => state.detach(&connection.link, now),
+        }
     }
 
     /// Whether a connection is the session's.

@@ -842,6 +842,50 @@ static pid_t locking_child(int fd, int operation) {
     return child;
 }
 
+static void on_alarm(int signal) {
+    (void)signal;
+}
+
+/* What is no lock, or cannot be one of this descriptor; and a wait that a signal ends. */
+static void refused_locks(int fd) {
+    struct flock no_locks[] = {
+        {.l_type = 7, .l_whence = SEEK_SET},
+        {.l_type = F_WRLCK, .l_whence = 9},
+        {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = -5},
+        {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 5, .l_len = -6},
+        {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LONG_MAX, .l_len = 2},
+    };
+    for (size_t i = 0; i < sizeof no_locks / sizeof *no_locks; i++)
+        DO(fcntl(fd, F_SETLK, &no_locks[i]));
+    struct flock lock = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
+    DO(fcntl(fd, F_GETLK, &lock));
+    int reads = open("locked", O_RDONLY), writes = open("locked", O_WRONLY), path = open("locked", O_PATH);
+    lock.l_type = F_WRLCK;
+    DO(fcntl(reads, F_SETLK, &lock));
+    DO(fcntl(path, F_SETLK, &lock));
+    DO(fcntl(fd, F_GETLK, &lock));
+    printf("%s\n", lock.l_type == F_UNLCK ? "nobody has it" : "somebody has it");
+    lock.l_type = F_RDLCK;
+    DO(fcntl(writes, F_SETLK, &lock));
+    DO(fcntl(reads, F_SETLK, &lock));
+    close(reads);
+    close(writes);
+    close(path);
+    lock.l_type = F_WRLCK;
+    DO(fcntl(fd, F_SETLK, &lock));
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        struct sigaction action = {.sa_handler = on_alarm};
+        sigaction(SIGALRM, &action, NULL);
+        ualarm(200000, 0);
+        _exit(fcntl(fd, F_SETLKW, &lock) == -1 && errno == EINTR ? 0 : 1);
+    }
+    wait_for(child);
+    lock.l_type = F_UNLCK;
+    DO(fcntl(fd, F_SETLK, &lock));
+}
+
 static void locks(void) {
     SECTION("locks");
     int fd = open("locked", O_RDWR | O_CREAT, 0644);
@@ -852,7 +896,9 @@ static void locks(void) {
     if (child == 0) {
         struct flock mine = lock;
         int refused = fcntl(fd, F_SETLK, &mine) == -1 && (errno == EAGAIN || errno == EACCES);
-        int held = fcntl(fd, F_GETLK, &mine) == 0 && mine.l_type == F_WRLCK && mine.l_pid == getppid();
+        /* The server does not say which process: it may be another machine's. */
+        int held = fcntl(fd, F_GETLK, &mine) == 0 && mine.l_type == F_WRLCK && (mine.l_pid == getppid() || mine.l_pid == 0);
+        held = held && mine.l_start == 10 && mine.l_len == 5;
         mine = lock;
         mine.l_start = 20;
         int apart = fcntl(fd, F_SETLK, &mine) == 0;
@@ -861,6 +907,7 @@ static void locks(void) {
     wait_for(child);
     lock.l_type = F_UNLCK;
     DO(fcntl(fd, F_SETLK, &lock));
+    refused_locks(fd);
     DO(lockf(fd, F_TLOCK, 10));
     DO(lockf(fd, F_ULOCK, 10));
     int other = open("locked", O_RDWR), null = open("/dev/null", O_RDONLY);

@@ -9,7 +9,7 @@ mod path;
 mod plan;
 mod problem;
 mod read;
-mod room;
+pub(crate) mod room;
 pub mod schema;
 pub(crate) mod shares;
 mod table;

@@ -3,13 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum, ValueHint};
-use iogate_engine::Accounts;
 
-use super::{
-    DATA, KnownArgs, ORDER, RemoteArgs, RoomArgs, SEEN, SchedulerArgs, SharesArgs, kinds_of_accounts,
-};
+use super::{DATA, GateArgs, ORDER, RemoteArgs, SEEN, SeenArgs};
 use crate::commands::layout::LayoutChoice;
-use crate::metrics;
 
 /// Mount a directory, or the files of servers, behind a gate: reads and writes of all programs are scheduled
 ///
@@ -33,16 +29,7 @@ pub(crate) struct MountArgs {
     pub(crate) remote: RemoteArgs,
 
     #[command(flatten, next_help_heading = ORDER)]
-    pub(crate) scheduler: SchedulerArgs,
-
-    #[command(flatten, next_help_heading = ORDER)]
-    pub(crate) shares: SharesArgs,
-
-    #[command(flatten, next_help_heading = ORDER)]
-    pub(crate) room: RoomArgs,
-
-    #[command(flatten, next_help_heading = ORDER)]
-    pub(crate) known: KnownArgs,
+    pub(crate) gate: GateArgs,
 
     /// Which target holds which bytes of a file: auto, or stripe=64KiB,targets=4[,first=0]
     ///
@@ -75,15 +62,8 @@ pub(crate) struct MountArgs {
     #[arg(long, value_name = "DEVICE", conflicts_with = "remote", help_heading = DATA)]
     pub(crate) device: Option<String>,
 
-    /// Show what the gate does, live: answer HTTP there, with a page at / and for monitoring /metrics, in OpenMetrics (docs/metrics.md)
-    ///
-    /// HOST:PORT, unix:PATH, or a port of loopback. Whoever reaches it may look; nothing can be changed there.
-    #[arg(long, value_name = "ADDRESS", visible_alias = "metrics", help_heading = SEEN)]
-    pub(crate) http: Option<metrics::Address>,
-
-    /// Keep accounts of who slows whom down, for `iogate why`: of samples of the time (sampled), of all of it (on), or none (off)
-    #[arg(long, value_name = "HOW", default_value = "sampled", value_parser = kinds_of_accounts(), help_heading = SEEN)]
-    pub(crate) accounts: Accounts,
+    #[command(flatten)]
+    pub(crate) seen: SeenArgs,
 
     /// Stay in the foreground until the mount ends
     #[arg(long, short, help_heading = None)]

@@ -3,14 +3,12 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, ValueHint};
-use iogate_engine::Accounts;
+use clap::{Arg, Args, ValueHint};
 use iogate_net::Endpoint;
 use iogate_nfs::Network;
 use iogate_vfs::Caller;
 
-use super::{KnownArgs, ORDER, RoomArgs, SEEN, SchedulerArgs, SharesArgs, kinds_of_accounts};
-use crate::metrics;
+use super::{GateArgs, ORDER, SEEN, SeenArgs};
 
 /// Headings.
 const LETS_IN: &str = "Who comes in";
@@ -21,6 +19,7 @@ const USERS: &str = "Who is who";
 /// Each user of each client is an application. Stays in the foreground, says where it listens, how to mount, and then `ready`, and
 /// ends on SIGINT or SIGTERM when what it has accepted is done.
 #[derive(Debug, Args)]
+#[command(mut_args(with_control))]
 #[command(after_long_help = "docs/nfs.md says how to mount, what is promised, and who is believed.")]
 pub(crate) struct NfsArgs {
     /// The directory
@@ -47,16 +46,7 @@ pub(crate) struct NfsArgs {
     pub(crate) portmap: bool,
 
     #[command(flatten, next_help_heading = ORDER)]
-    pub(crate) scheduler: SchedulerArgs,
-
-    #[command(flatten, next_help_heading = ORDER)]
-    pub(crate) shares: SharesArgs,
-
-    #[command(flatten, next_help_heading = ORDER)]
-    pub(crate) room: RoomArgs,
-
-    #[command(flatten, next_help_heading = ORDER)]
-    pub(crate) known: KnownArgs,
+    pub(crate) gate: GateArgs,
 
     /// Refuse all changes
     #[arg(long, help_heading = None)]
@@ -91,15 +81,22 @@ pub(crate) struct NfsArgs {
     #[arg(long, value_name = "unix:PATH", help_heading = SEEN)]
     pub(crate) control: Option<Endpoint>,
 
-    /// Show what the gate does, live: answer HTTP there, with a page at / and for monitoring /metrics, in OpenMetrics (docs/metrics.md);
-    /// with --control
-    ///
-    /// HOST:PORT, unix:PATH, or a port of loopback. Whoever reaches it may look; nothing can be changed there.
-    #[arg(long, value_name = "ADDRESS", visible_alias = "metrics", requires = "control", help_heading = SEEN)]
-    pub(crate) http: Option<metrics::Address>,
+    #[command(flatten)]
+    pub(crate) seen: SeenArgs,
+}
 
-    /// Keep accounts of who slows whom down, for `iogate why`: of samples of the time (sampled), of all of it (on), or none (off);
-    /// with --control
-    #[arg(long, value_name = "HOW", default_value = "sampled", value_parser = kinds_of_accounts(), requires = "control", help_heading = SEEN)]
-    pub(crate) accounts: Accounts,
+/// What shows the gate needs who answers for it; other flags stay as they are.
+fn with_control(arg: Arg) -> Arg {
+    if !["http", "accounts"].contains(&arg.get_id().as_str()) {
+        return arg;
+    }
+    let short = arg.get_help().map(ToString::to_string).unwrap_or_default();
+    let said = format!("{short}; with --control");
+    // The long help begins with the short one.
+    let long = arg.get_long_help().map(|long| long.to_string().replacen(&short, &said, 1));
+    let arg = arg.requires("control").help(said);
+    match long {
+        Some(long) => arg.long_help(long),
+        None => arg,
+    }
 }

@@ -17,8 +17,8 @@ use crate::commands::serve::ask;
 use crate::failure::Failure;
 use crate::metrics;
 
-/// How long a server may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a server may take to answer, and a mount to change something.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Who is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,9 @@
 //! `iogate umount`, `iogate status`, `iogate set`: what is asked of a mount or a server that is up.
 
+use std::io::{Read, Write};
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use iogate_core::SchedulerKind;
@@ -10,12 +13,12 @@ use iogate_report::metrics::{Form, text};
 use iogate_report::status;
 use iogate_vfs::policy_file::FAIR;
 
-use crate::cli::{SetArgs, StatusArgs, UmountArgs};
-use crate::commands::asker::{Asker, Place, Reached, Said, unanswered};
-use crate::commands::policy;
+use crate::cli::{SetArgs, SetMountArgs, StatusArgs, UmountArgs};
+use crate::commands::asker::{Asker, PATIENCE, Place, Reached, Said, unanswered};
 use crate::commands::serve::ask;
+use crate::commands::{child, policy};
 use crate::failure::Failure;
-use crate::output::{print_or_watch, quoted};
+use crate::output::{print_or_watch, quoted, say};
 
 pub(crate) fn umount(args: &UmountArgs) -> Result<(), Failure> {
     match iogate_fuse::unmount(&args.mountpoint, args.lazy) {
@@ -34,14 +37,65 @@ pub(crate) fn set(args: &SetArgs) -> Result<(), Failure> {
     let settings = asked(&args.settings)?;
     let mut asker = Asker::new(Place::of(&args.place)?, args.export.as_deref())?;
     match asker.reach()? {
-        Reached::Mount(mountpoint) => iogate_fuse::set(mountpoint, &settings).map_err(|error| match error {
-            ControlError::Refused { .. } => Failure::usage(error).hint(what_stays(&settings)),
-            _ => unanswered(error),
-        }),
+        Reached::Mount(mountpoint) => told_in_time(mountpoint, &settings),
         Reached::Server(_, client) => {
             client.configure(&settings).map_err(|error| refused(error.into(), &settings))
         }
     }
+}
+
+/// Tells a mount what to change, in a process of its own. The kernel lets nobody set an attribute of the root while a program makes or
+/// removes something in it, and that may wait for a source that does not answer; who waits so cannot be interrupted, so that a thread
+/// would keep this process.
+fn told_in_time(mountpoint: &Path, settings: &str) -> Result<(), Failure> {
+    let program = std::env::current_exe().context("this program cannot be found")?;
+    let mut telling = Command::new(program)
+        .args(["set-mount", "--"])
+        .arg(mountpoint)
+        .stdin(Stdio::piped())
+        // Not this process's own: who reads them to their end would wait for the one that cannot end.
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("no process that tells the mount")?;
+    // It is there to read this, and says itself what it lacks.
+    let _ = telling.stdin.take().map(|mut input| input.write_all(settings.as_bytes()));
+    let (begun, mut pause) = (Instant::now(), PAUSE);
+    loop {
+        if let Some(status) = telling.try_wait().context("no process that tells the mount")? {
+            if status.success() {
+                return Ok(());
+            }
+            let mut why = String::new();
+            let _ = telling.stderr.take().map(|mut said| said.read_to_string(&mut why));
+            say(why.trim_end());
+            std::process::exit(child::code(status));
+        }
+        if begun.elapsed() >= PATIENCE {
+            let _ = telling.kill();
+            let (mountpoint, limit) = (quoted(mountpoint.display()), PATIENCE.as_secs());
+            let error = anyhow!(
+                "the mount at {mountpoint} has not answered in {limit} s, held up by its source; what was to be set may still be"
+            );
+            let hint = format!("`iogate status {mountpoint}` says what has waited for how long");
+            return Err(Failure::failed(error).hint(hint));
+        }
+        std::thread::sleep(pause);
+        pause = (2 * pause).min(PAUSE_MAX);
+    }
+}
+
+/// Between two looks at a process that tells a mount: the first pause, and the longest.
+const PAUSE: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(32);
+
+/// Tells a mount what standard input says.
+pub(crate) fn set_mount(args: &SetMountArgs) -> Result<(), Failure> {
+    let settings = std::io::read_to_string(std::io::stdin()).context("standard input")?;
+    iogate_fuse::set(&args.mountpoint, &settings).map_err(|error| match error {
+        ControlError::Refused { .. } => Failure::usage(error).hint(what_stays(&settings)),
+        _ => unanswered(error),
+    })
 }
 
 /// A server did not take settings: by its own words, or as it could not be asked.

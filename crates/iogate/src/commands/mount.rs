@@ -98,7 +98,7 @@ impl Asked<'_> {
             StoreKind::Modelled => SchedulerKind::Aioli,
         };
         args.log.as_deref().map(check_is_file).transpose()?;
-        let pinned = args.scheduler.pinned()?;
+        let pinned = args.gate.scheduler.pinned()?;
         let model = args.device.as_deref().unwrap_or("hdd");
         let device = devices::device(model)?;
         if args.device.is_some() && matches!(args.store, StoreKind::Directory) {
@@ -111,12 +111,12 @@ impl Asked<'_> {
             (StoreKind::Directory, Shown::Servers(_)) => Some("--remote"),
             (StoreKind::Directory, Shown::Directory(_)) => None,
         };
-        if let (Some(_), Some(other)) = (&args.known.profile, other) {
+        if let (Some(_), Some(other)) = (&args.gate.known.profile, other) {
             let error = anyhow!("--profile: expected with a directory, found with {other}");
             let hint = "leave it out; --device profile:FILE lets a modelled store charge what a profile says";
             return Err(Failure::usage(error).hint(hint));
         }
-        Ok(Asked { shown, fixed, pinned, model, device, shares: policy::of_flags(&args.shares)? })
+        Ok(Asked { shown, fixed, pinned, model, device, shares: policy::of_flags(&args.gate.shares)? })
     }
 }
 
@@ -132,23 +132,22 @@ fn serve(args: &MountArgs, asked: Asked<'_>) -> Result<(), Failure> {
         // Before the store and the engine start threads.
         iogate_engine::privileges::keep_mode_bits();
     }
-    let Behind { front, store, names, modelled, layout, about } = match &asked.shown {
+    let Behind { front, store, names, modelled, layout, locks, about } = match &asked.shown {
         Shown::Directory(source) => directory(args, source, asked.device)?,
         Shown::Servers(endpoints) => servers(args, endpoints)?,
     };
     let (known, keeping) = match args.store {
-        StoreKind::Directory => storage::known_by(&args.known, args.source(), args.direct)?,
+        StoreKind::Directory => storage::known_by(&args.gate.known, args.source(), args.direct)?,
         StoreKind::Modelled => (
             storage::modelled(asked.model, ModelledStore::EXTENT_BYTES).map_err(devices::not_a_device)?,
             None,
         ),
     };
-    let engine = storage::engine(asked.pinned, asked.fixed, known, &args.room, layout.gate, store.clone())?;
-    engine.keep_accounts(args.accounts);
-    if let Some(shares) = &asked.shares {
-        shares.set(&engine, &ThisSystem).map_err(|error| Failure::usage(anyhow!(error)))?;
-    }
-    let http = args.http.as_ref().map(metrics::Listener::bind).transpose()?;
+    let engine =
+        storage::engine(asked.pinned, asked.fixed, known, &args.gate.room, layout.gate, store.clone())?;
+    engine.keep_accounts(args.seen.accounts);
+    policy::begin(asked.shares.as_ref(), &engine)?;
+    let http = args.seen.http.as_ref().map(metrics::Listener::bind).transpose()?;
     let point = std::fs::canonicalize(args.mountpoint()).unwrap_or_else(|_| args.mountpoint().to_owned());
 
     engine.watch_arrivals();
@@ -171,7 +170,7 @@ fn serve(args: &MountArgs, asked: Asked<'_>) -> Result<(), Failure> {
         .context("no thread for --http")?;
     // Before the mount, so that no signal finds it without a handler.
     let signals = signals::of_the_end()?;
-    let options = MountOptions { layouts: layout.layouts, ..options(args)? };
+    let options = MountOptions { layouts: layout.layouts, locks, ..options(args)? };
     let point = args.mountpoint();
     let mounted = match front {
         Front::Servers { tree, name } => {
@@ -208,7 +207,7 @@ fn also_about(args: &MountArgs, http: Option<&metrics::Listener>) -> Vec<(String
         Cache::Page => "the kernel's page cache",
     };
     let mut about = vec![("cache".into(), cache.into())];
-    if let Profiles::Measured(file) = Profiles::of(args.known.profile.as_deref()) {
+    if let Profiles::Measured(file) = Profiles::of(args.gate.known.profile.as_deref()) {
         about.push(("profile".into(), file.display().to_string()));
     }
     if let Some(listener) = http {
@@ -225,7 +224,6 @@ fn options(args: &MountArgs) -> Result<MountOptions, Failure> {
             Cache::Direct => CacheMode::Direct,
             Cache::Page => CacheMode::Page,
         },
-        locks: locks(args),
         transport: if args.no_uring { Transport::Device } else { Transport::Auto },
         threads_max: args.threads.into(),
         read_only: args.read_only,
@@ -309,6 +307,8 @@ struct Behind<'a> {
     names: Option<Arc<WatchedStore>>,
     modelled: Option<Arc<ModelledStore>>,
     layout: MountLayout,
+    /// Among whom locks hold. Of a directory that is settled: the mount does not look at the file system once more.
+    locks: LockScope,
     /// What a mount's status says of it.
     about: Vec<(String, String)>,
 }
@@ -353,7 +353,8 @@ fn directory<'a>(
     let kind = if args.direct { format!("{kind}, direct I/O") } else { kind.into() };
     let source = std::fs::canonicalize(source).unwrap_or_else(|_| source.to_owned());
     let opened = std::fs::File::open(&source).with_context(|| Attempt::enter(source.display()))?;
-    let hold = match locks(args).at(opened) {
+    let locks = locks(args).at(opened);
+    let hold = match locks {
         LockScope::Mount => "hold in this mount",
         _ => "hold for all who use the source's files",
     };
@@ -364,7 +365,7 @@ fn directory<'a>(
         ("locks", hold.into()),
     ];
     let about = about.map(|(name, value)| (name.into(), value)).into();
-    Ok(Behind { front, store: store.clone(), names: Some(store), modelled, layout, about })
+    Ok(Behind { front, store: store.clone(), names: Some(store), modelled, layout, locks, about })
 }
 
 fn servers(args: &MountArgs, endpoints: &[Endpoint]) -> Result<Behind<'static>, Failure> {
@@ -376,7 +377,7 @@ fn servers(args: &MountArgs, endpoints: &[Endpoint]) -> Result<Behind<'static>, 
         .into();
     let store = remote.store();
     let front = Front::Servers { tree: remote, name };
-    Ok(Behind { front, store, names: None, modelled: None, layout, about })
+    Ok(Behind { front, store, names: None, modelled: None, layout, locks: LockScope::Auto, about })
 }
 
 /// Unmounts on a signal. Programs that still have files open keep them: what they hold works until they close it. Copies of

@@ -13,7 +13,7 @@ use iogate_engine::layouts::OpenLayouts;
 use iogate_engine::store::{Backend, DirectoryOptions, DirectoryStore};
 use iogate_net::server::{self, Server};
 use iogate_net::transport::auth::{self, Policy};
-use iogate_net::{Endpoint, Listener, ThisSystem};
+use iogate_net::{Endpoint, Listener};
 use iogate_nfs::port_mapper::{Registration, SOCKET};
 use iogate_nfs::{Access, Export, Lasting, Limits, ServerConfig};
 use iogate_vfs::answers::{Answers, Keeping};
@@ -38,17 +38,15 @@ const SECRET: &str = "nfs-handles";
 const CONTROL_MODE: u32 = 0o600;
 
 pub(crate) fn run(args: &NfsArgs) -> Result<(), Failure> {
-    let pinned = args.scheduler.pinned()?;
-    let shares = policy::of_flags(&args.shares)?;
+    let pinned = args.gate.scheduler.pinned()?;
+    let shares = policy::of_flags(&args.gate.shares)?;
     check(args)?;
     let applications = AppFile::from_environment().context("the file of IOGATE_APP_FILE")?;
     let signals = begin()?;
     let path =
         std::fs::canonicalize(&args.directory).with_context(|| Attempt::enter(args.directory.display()))?;
     let Gate { tree, engine, layout, keeping } = gate(args, &path, pinned)?;
-    if let Some(shares) = &shares {
-        shares.set(&engine, &ThisSystem).map_err(|error| Failure::usage(anyhow!(error)))?;
-    }
+    policy::begin(shares.as_ref(), &engine)?;
     let listener = TcpListener::bind(args.listen)
         .with_context(|| Attempt::new(Doing::Listen, format_args!("cannot listen at {}", args.listen)))?;
     let squash = if args.no_root_squash { Squash::None } else { Squash::Root };
@@ -74,14 +72,14 @@ pub(crate) fn run(args: &NfsArgs) -> Result<(), Failure> {
     let nfs = iogate_nfs::Server::start(config, listener).context("the server cannot be started")?;
     let control = control(args, &tree, &engine, &layout)?;
     if control.is_some() {
-        engine.keep_accounts(args.accounts);
+        engine.keep_accounts(args.seen.accounts);
     }
 
     let address = nfs.address().context("where it listens")?;
     let registered = args.portmap.then(|| register(&nfs, address)).transpose()?;
     let mount = mount_command(address, &path, registered.is_some());
     let mut lines = format!("listening at {address}\nmount with: {mount}\n");
-    let _serving = match (&args.http, &control) {
+    let _serving = match (&args.seen.http, &control) {
         (Some(place), Some(control)) => {
             let listener = metrics::Listener::bind(place)?;
             lines.push_str(&listener.lines());
@@ -132,8 +130,8 @@ fn gate(args: &NfsArgs, path: &Path, pinned: Option<iogate_core::SchedulerConfig
     let store = Arc::new(store);
     let mut layout = LayoutChoice::Auto(None).of_mount(path);
     let fixed = storage::fixed_scheduler(Some(&args.directory));
-    let (known, keeping) = storage::known_by(&args.known, Some(path), how.direct)?;
-    let engine = storage::engine(pinned, fixed, known, &args.room, layout.gate, store.clone())?;
+    let (known, keeping) = storage::known_by(&args.gate.known, Some(path), how.direct)?;
+    let engine = storage::engine(pinned, fixed, known, &args.gate.room, layout.gate, store.clone())?;
     let tree = DirectoryTree::new(path, store).with_context(|| path.display().to_string())?;
     let tree = Arc::new(tree);
     if let Some(layouts) = layout.layouts.take() {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use iogate_core::policy::{Entitlement, Rate};
-use iogate_engine::ClassBy;
+use iogate_engine::{ClassBy, Engine};
 use iogate_net::ThisSystem;
 use iogate_report::Table;
 use iogate_vfs::policy_file::{self, Global, Names, Shares, SharesError, System};
@@ -22,6 +22,14 @@ pub(crate) fn of_flags(args: &SharesArgs) -> Result<Option<Shares>, Failure> {
         return Ok(Some(read(path)?.0));
     }
     Ok(args.fair.as_deref().and_then(Shares::equal))
+}
+
+/// A gate begins with what flags say, if they say anything.
+pub(crate) fn begin(shares: Option<&Shares>, engine: &Engine) -> Result<(), Failure> {
+    match shares {
+        Some(shares) => shares.set(engine, &ThisSystem).map_err(|error| Failure::usage(anyhow!(error))),
+        None => Ok(()),
+    }
 }
 
 /// Reads and checks a policy; also returns its text.

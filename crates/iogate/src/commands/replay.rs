@@ -16,7 +16,7 @@ use iogate_sim::{Backend, Dispatched, Replay, ReplayError, TraceError, TraceRead
 
 use crate::attempt::Attempt;
 use crate::cli::ReplayArgs;
-use crate::commands::sim::{both_to_standard_output, is_standard_output};
+use crate::commands::sim::{both_to_standard_output, is_standard_output, warn};
 use crate::devices;
 use crate::failure::Failure;
 use crate::output::{OutputFile, check_inputs_stay, print, same_file};
@@ -61,7 +61,9 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     } else {
         let devices: Result<Vec<Box<dyn Device>>, Failure> =
             (0..targets).map(|number| devices::numbered(spec, number.into())).collect();
-        Backend::striped(devices?, layout)
+        let mut backend = Backend::striped(devices?, layout);
+        backend.watch_extents(device()?);
+        backend
     };
     // With several targets nothing can be chosen: what is not named is what it was before.
     let auto = pinned.is_none() && (targets == 1 || args.scheduler.scheduler.is_some());
@@ -81,7 +83,9 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
     let failed = |error: ReplayError| match error {
         ReplayError::Trace(error) => refused(error),
         ReplayError::Config(_) => Failure::usage(error),
-        ReplayError::TooManyPieces { .. } => Failure::usage(anyhow::Error::new(error).context(name.clone())),
+        ReplayError::TooLong { .. } | ReplayError::TooManyPieces { .. } => {
+            Failure::usage(anyhow::Error::new(error).context(name.clone()))
+        }
         _ => Failure::failed(anyhow::Error::new(error).context(name.clone())),
     };
     let mut log_file = args.log.as_deref().map(OutputFile::create).transpose()?;
@@ -108,6 +112,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<(), Failure> {
         let origin = *origin.get_or_insert(replay.first_arrival());
         record(&mut timeline, &dispatched, origin, &name);
     }
+    warn(&replay.warnings());
     let report = report(args, &replay, timeline);
     if let Some(file) = html_file {
         file.finish_with(&iogate_report::html::page(&report))?;

@@ -17,6 +17,7 @@ use tempfile::NamedTempFile;
 use crate::attempt::Attempt;
 use crate::cli::RunArgs;
 use crate::commands::child::{self, Signals};
+use crate::commands::coord::Looking;
 use crate::failure::Failure;
 use crate::fitted;
 use crate::output::say;
@@ -82,9 +83,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
         return Err(replaced(command));
     }
     let signals = Signals::new()?;
+    let looking = Looking::begin(&settings);
     let found = Found::create(settings.files).context("cannot make a file to note what is found in")?;
     command.envs(environment.0).env("IOGATE_FOUND", found.file.path());
     let status = signals.run(command)?;
+    looking.end();
     found.warn();
     drop(found);
     std::process::exit(child::code(status));

@@ -1,6 +1,5 @@
 //! `iogate sim`: the runs of a scenario, and what they gave.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -29,7 +28,7 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Failure> {
     let chosen = scenario::plan(&args.scenario)?;
     outputs.check(args.trace.as_deref(), chosen.inputs())?;
     let Chosen { plan, text, .. } = chosen;
-    say_sparse(&plan);
+    warn(&plan.warnings());
     // Begun before the work, so that a place that cannot be written costs no time.
     let files = outputs.begin()?;
     let trace = args.trace.as_deref().map(OutputFile::create).transpose()?;
@@ -66,12 +65,9 @@ pub(crate) fn run(args: &SimArgs) -> Result<(), Failure> {
     Failure::of_all([files.finish(&report), traced])
 }
 
-/// Says whose random accesses come out too fast: each line once, and not of all points of a long sweep.
-fn say_sparse(plan: &Plan) {
-    const LINES_MAX: usize = 3;
-    let points = plan.points.iter().take(TIMELINES_MAX);
-    let lines: BTreeSet<String> = points.flat_map(|point| point.scenario.sparse()).collect();
-    lines.iter().take(LINES_MAX).for_each(|line| say(format_args!("warning: {line} (docs/devices.md)")));
+/// Says of what is run what comes out otherwise than it would.
+pub(crate) fn warn(lines: &[String]) {
+    lines.iter().for_each(|line| say(format_args!("warning: {line}")));
 }
 
 /// Makes a folder, and those above it, if it is not there yet.

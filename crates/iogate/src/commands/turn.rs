@@ -10,6 +10,7 @@ use iogate_turn::{Place, Policy, Settings, TurnError, Turns, Wish};
 
 use crate::cli::{PolicyChoice, TurnArgs};
 use crate::commands::child::{self, Signals};
+use crate::commands::coord::Looking;
 use crate::failure::Failure;
 use crate::output::say;
 
@@ -34,6 +35,7 @@ pub(crate) fn run(args: &TurnArgs) -> Result<(), Failure> {
     };
     // Before the wait, so that no signal ends this process in the midst of it: the turn would be held up for a lease.
     let mut signals = Signals::new()?;
+    let looking = Looking::begin(turns.settings());
     let mut came = None;
     let mut watch = |_: &_| {
         came = signals.ending();
@@ -50,6 +52,7 @@ pub(crate) fn run(args: &TurnArgs) -> Result<(), Failure> {
     command.args(arguments).env("IOGATE_POLICY", "none");
     let status = signals.run(command)?;
     let lost = turn.release().err();
+    looking.end();
     let mut code = child::code(status);
     if let Some(lost) = lost {
         say(format_args!("iogate: {lost}"));

@@ -84,10 +84,26 @@ fn two_that_lead_without_knowing_of_each_other_are_warned_of() {
         assert!(output.status.success());
         String::from_utf8(output.stderr).unwrap()
     };
-    let said = warned();
-    assert!(said.contains(&format!("{first} and {second} all lead")), "{said}");
+    // So are those who take turns by both.
+    let list = format!("{first},{second}");
+    let taken = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_iogate"));
+        command.args(args).args(["--", "true"]).current_dir(dir.path()).env("IOGATE_COORD", &list);
+        let output = command.env_remove("IOGATE_POLICY").output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let turn = &["turn", "scratch"][..];
+    let all_lead = format!("{first} and {second} all lead");
+    for said in [warned(), taken(turn)] {
+        assert_eq!(said.matches(&all_lead).count(), 1, "{said}");
+    }
+    // Who takes none asks nobody.
+    assert_eq!(taken(&["turn", "scratch", "--policy", "none"]), "");
     assert!(other.end());
-    assert_eq!(warned(), "");
+    for said in [warned(), taken(turn)] {
+        assert_eq!(said, "");
+    }
 }
 
 #[test]

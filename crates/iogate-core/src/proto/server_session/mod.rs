@@ -43,6 +43,9 @@ use parked::Parked;
 pub use parked::{Asked, PATIENCE, ParkedId};
 pub use reply::CachedReply;
 
+/// How long a client that has left may take to come back all the same: one that gives up a connection begins another at once.
+const LEFT_FOR: Span = Span::from_secs(1);
+
 /// What a session may have.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionLimits {
@@ -64,6 +67,8 @@ pub struct ServerSession<F, C, G> {
     last: Option<C>,
     /// Since when there is no connection.
     lost: Time,
+    /// The client's machine has ended it, and with that very likely the client.
+    is_left: bool,
     bytes_in_flight: u64,
     is_ended: bool,
     handles: Handles<F>,
@@ -119,6 +124,7 @@ impl<F: Clone, C: Clone + PartialEq, G> ServerSession<F, C, G> {
             connection: None,
             last: None,
             lost: now,
+            is_left: false,
             bytes_in_flight: 0,
             is_ended: false,
             handles: Handles::new(limits.open_files),
@@ -135,6 +141,7 @@ impl<F: Clone, C: Clone + PartialEq, G> ServerSession<F, C, G> {
             return Err(Refusal::new(errno::ESTALE, "the session has just ended: begin a new one"));
         }
         self.window.reconnect();
+        self.is_left = false;
         self.connection = Some(connection.clone());
         Ok(self.last.replace(connection))
     }
@@ -144,6 +151,14 @@ impl<F: Clone, C: Clone + PartialEq, G> ServerSession<F, C, G> {
         if self.is_current(connection) {
             self.connection = None;
             self.lost = now;
+        }
+    }
+
+    /// As [`ServerSession::detach`], of a client that ends with its connection, which was not lost on the way: its machine has ended it.
+    pub fn leave(&mut self, connection: &C, now: Time) {
+        if self.is_current(connection) {
+            self.detach(connection, now);
+            self.is_left = true;
         }
     }
 
@@ -157,8 +172,11 @@ impl<F: Clone, C: Clone + PartialEq, G> ServerSession<F, C, G> {
         self.connection.as_ref() == Some(connection)
     }
 
-    /// Whether nobody has come back to the session within `grace`.
+    /// Whether nobody has come back to the session within `grace`; or in a moment, if its client has [left](ServerSession::leave) and
+    /// nothing of what it asked for is underway, which might undo what others do once they have its locks.
     pub fn is_abandoned(&self, now: Time, grace: Span) -> bool {
+        let is_left = self.is_left && self.window.in_flight() == 0;
+        let grace = if is_left { grace.min(LEFT_FOR) } else { grace };
         self.connection.is_none() && now.since(self.lost) > grace
     }
 

@@ -77,6 +77,28 @@ fn a_session_is_abandoned_once_nobody_has_come_back_for_long() {
     assert!(!session.is_abandoned(at(2_000), grace));
 }
 
+/// A process that was killed has nobody who comes back; what it has asked for is carried out before another one has its locks.
+#[test]
+fn who_has_left_is_not_waited_for_long() {
+    let (mut session, grace) = (session(), Span::from_secs(60));
+    session.leave(&1, at(1_000));
+    assert!(!session.is_abandoned(at(2_000), grace));
+    assert!(session.is_abandoned(at(2_001), grace));
+    assert!(session.is_abandoned(at(1_101), Span::from_millis(100)), "no longer than anybody else");
+    session.attach(2).unwrap();
+    let owed = new(&mut session, 2, 1, 0);
+    session.leave(&1, at(3_000));
+    assert!(session.is_current(&2), "another connection has ended");
+    session.leave(&2, at(3_000));
+    assert!(!session.is_abandoned(at(62_999), grace));
+    session.forget(owed);
+    assert!(session.is_abandoned(at(4_001), grace));
+    // Lost is not left.
+    session.attach(3).unwrap();
+    session.detach(&3, at(5_000));
+    assert!(!session.is_abandoned(at(60_000), grace));
+}
+
 #[test]
 fn nothing_is_taken_after_the_end_and_what_is_in_flight_is_answered() {
     let mut session = session();

@@ -37,7 +37,7 @@ use iogate_sim::scenario::Scenario;
 
 use crate::cli::{BenchArgs, BenchStore, BenchWay};
 use crate::commands::scenario::{self, Chosen};
-use crate::commands::sim::PROGRAM;
+use crate::commands::sim::{PROGRAM, warn};
 use crate::failure::Failure;
 use crate::output::print;
 use compare::Row;
@@ -58,6 +58,10 @@ pub(crate) fn run(args: &BenchArgs) -> Result<(), Failure> {
     let runner = Runner::new(args.store, args.dir.clone(), args.through)?;
     for point in &mut plan.points {
         runner.fit(&mut point.scenario)?;
+    }
+    // A device of this machine is as it is; the simulation beside it has a model's.
+    if args.store == BenchStore::Modelled || !args.no_sim {
+        warn(&plan.warnings());
     }
     let way = feasibility::way(&first, args.through, args.store)?;
     // Begun before the work, so that a place that cannot be written costs no time.

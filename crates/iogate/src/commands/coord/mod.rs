@@ -3,13 +3,15 @@
 mod serve;
 mod status;
 
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use iogate_net::Endpoint;
-use iogate_net::client::ClientError;
+use iogate_net::client::{Client, ClientError, ClientOptions, Receiving};
 use iogate_net::coordinator::{EXPORT, Status};
 use iogate_net::transport::ConnectError;
+use iogate_turn::Settings;
 
 use crate::cli::{CoordArgs, CoordCommand, CoordReleaseArgs, CoordStatusArgs};
 use crate::commands::serve::ask;
@@ -18,6 +20,8 @@ use crate::output::{print_or_watch, say};
 
 /// How long a coordinator may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long one may take that is only asked whether it leads, beside a job.
+const GLANCE: Duration = Duration::from_secs(1);
 
 /// What a coordinator answers if nobody holds a turn, and if it is not the caller's to release.
 const STALE: i32 = rustix::io::Errno::STALE.raw_os_error();
@@ -69,14 +73,65 @@ fn more_than_one(coordinators: &[Endpoint]) -> Option<String> {
     if coordinators.len() < 2 {
         return None;
     }
-    let leads = |endpoint: &&Endpoint| ask::client(endpoint, EXPORT, PATIENCE).is_ok();
-    let leading: Vec<String> = coordinators.iter().filter(leads).map(Endpoint::to_string).collect();
+    let leads = |endpoint: &Endpoint| ask::client(endpoint, EXPORT, PATIENCE).is_ok();
+    warning(coordinators.iter().filter(|endpoint| leads(endpoint)))
+}
+
+fn warning<'a>(leading: impl Iterator<Item = &'a Endpoint>) -> Option<String> {
+    let leading: Vec<String> = leading.map(Endpoint::to_string).collect();
     (leading.len() > 1).then(|| {
         format!(
             "iogate: {} all lead, and grant the same place at the same time: have them share one etcd (--etcd), or run one of them",
             leading.join(" and ")
         )
     })
+}
+
+/// Looks whether several lead of those by which turns are taken, and says so: all are asked at once, beside what else is done.
+pub(super) struct Looking(Option<JoinHandle<()>>);
+
+impl Looking {
+    /// Begins, if there are several and somebody is to take a turn by them.
+    pub(super) fn begin(settings: &Settings) -> Looking {
+        let (endpoints, is_asked) = (settings.coordinators.clone(), settings.policy.locks());
+        if endpoints.len() < 2 || !is_asked {
+            return Looking(None);
+        }
+        // What is wrong with the options, who takes the turn says.
+        let Ok(options) = settings.coordinator_options() else { return Looking(None) };
+        let look = move || {
+            let leads = |endpoint| {
+                let options = ClientOptions {
+                    name: options.name.clone(),
+                    export: EXPORT.into(),
+                    auth: options.auth.clone(),
+                    dial: options.dial.clone(),
+                    connect_timeout: GLANCE,
+                    retry_for: GLANCE,
+                    receiving: Receiving::Inline,
+                    ..ClientOptions::default()
+                };
+                Client::connect(endpoint, options).is_ok()
+            };
+            let leading: Vec<bool> = std::thread::scope(|scope| {
+                let asked: Vec<_> =
+                    endpoints.iter().map(|endpoint| scope.spawn(move || leads(endpoint))).collect();
+                asked.into_iter().map(|asked| asked.join().unwrap_or_default()).collect()
+            });
+            let leading =
+                endpoints.iter().zip(leading).filter_map(|(endpoint, leads)| leads.then_some(endpoint));
+            if let Some(warning) = warning(leading) {
+                say(warning);
+            }
+        };
+        // Without a thread there is one warning less.
+        Looking(std::thread::Builder::new().name("iogate-look".into()).spawn(look).ok())
+    }
+
+    /// Waits until that is known, for a second at most.
+    pub(super) fn end(self) {
+        let _ = self.0.map(JoinHandle::join);
+    }
 }
 
 /// Connects to the first of some coordinators that leads.
