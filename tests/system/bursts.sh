@@ -68,7 +68,7 @@ said_by_run() {
 }
 eventually 30 said_by_run || fail "what iogate run says is not known"
 stop_writers
-refused 2 'expected .*potatoes' "$IOGATE" run --policy none --burst potatoes -- true
+refused 2 'potatoes.*expected a number of bytes' "$IOGATE" run --policy none --burst potatoes -- true
 unmount_gate
 
 echo "== a server, and a mount of it"
