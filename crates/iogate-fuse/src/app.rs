@@ -267,7 +267,7 @@ impl Resolver {
                 let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
                 let shown = Seen { pid, session, environment };
                 let (app, job, account) = self.application(&shown, process);
-                let burst = burst(&shown).unwrap_or_else(|why| self.warn(why, process));
+                let burst = burst(&shown).unwrap_or_else(|why| self.warn(&why, process));
                 let (client, seen) = (ClientId(process), Instant::now());
                 Known { app, job, account, burst, client, started, seen, said, rights }
             }
@@ -295,9 +295,9 @@ impl Resolver {
     }
 
     /// A process has said something that is no size.
-    fn warn(&self, why: String, process: u32) -> BurstSize {
+    fn warn(&self, why: &str, process: u32) -> BurstSize {
         let mut warned = self.warned.lock().expect("no set operation panics");
-        if warned.len() < WARNINGS_MAX && warned.insert(why.clone()) {
+        if warned.len() < WARNINGS_MAX && warned.insert(why.into()) {
             tracing::warn!("process {process}: {why}");
         }
         BurstSize::UNKNOWN
