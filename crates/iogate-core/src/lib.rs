@@ -80,7 +80,7 @@ pub mod wire;
 
 pub use gate::{Decision, Dispatch, DispatchId, Gate, GateConfig, Outcome, Part, Rejected};
 pub use layout::{Extent, FileLayout, Layout};
-pub use request::{AppId, ClientId, FileId, Op, Request, RequestId, TargetId};
+pub use request::{AppId, BurstSize, ClientId, FileId, Op, Request, RequestId, TargetId};
 pub use sched::{SchedulerConfig, SchedulerKind};
 pub use time::{Span, Time};
 pub use wait::WaitReason;

@@ -7,12 +7,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use iogate_core::auto::driver::REQUESTS_PER_S;
+use iogate_core::auto::status::Source;
 use iogate_core::auto::{Choice, Storage};
 use iogate_core::device::{Device, Placement, Transfer, Unit};
 use iogate_core::profile::measure;
 use iogate_core::{
-    AppId, ClientId, Extent, FileLayout, GateConfig, Layout, SchedulerConfig, SchedulerKind, Span, TargetId,
-    Time,
+    AppId, BurstSize, ClientId, Extent, FileLayout, GateConfig, Layout, SchedulerConfig, SchedulerKind, Span,
+    TargetId, Time,
 };
 use iogate_engine::store::{MemoryStore, ModelledStore, NullStore, OpenMode};
 use iogate_engine::{Engine, Origin, Store};
@@ -171,6 +172,55 @@ fn the_ends_of_bursts_that_come_again_are_expected() {
         .take_while(|ends| *ends == 0)
         .collect();
     assert!((2..12).contains(&seen.len()), "{seen:?}");
+}
+
+/// Two applications say how much they move: their ends are expected in the first burst, by what they say.
+#[test]
+fn the_ends_of_those_who_say_how_much_they_move_are_expected_at_once() {
+    let _alone = alone();
+    let unit = || Box::new(Unit::new(Span::from_millis(1))) as Box<dyn Device>;
+    let store = ModelledStore::new(Arc::new(NullStore::new()), unit(), Placement::new(1 << 30)).unwrap();
+    let store: Arc<dyn Store> = Arc::new(store);
+    let engine = engine(store.clone(), 1, 1);
+    engine.know(Storage::modelled(measure(unit(), 1).finish("unit", false, None), Arc::new(unit)));
+    engine.choose(REQUESTS_PER_S).unwrap();
+    let stop = AtomicBool::new(false);
+    let choice = thread::scope(|scope| {
+        for client in 0..8 {
+            let (engine, store, stop) = (&engine, &store, &stop);
+            scope.spawn(move || {
+                let app = 1 + client % 2;
+                let file = store.open(format!("{app}").as_ref(), CREATE).unwrap();
+                // Processes of one application say different things: the most counts.
+                let burst = BurstSize::of(u64::from(client) << 30);
+                let origin =
+                    Origin { app: AppId(app), client: ClientId(client + 1), burst, ..Origin::default() };
+                let mut memory = [0; 4_096];
+                for round in 0.. {
+                    if stop.load(Ordering::SeqCst) {
+                        break;
+                    }
+                    engine.read_at(&file, origin, round * 4_096, &mut memory).unwrap();
+                }
+            });
+        }
+        let began = Instant::now();
+        let choice = loop {
+            let choice = engine.choice().unwrap();
+            if choice.ends == 2 || began.elapsed() > PATIENCE {
+                break choice;
+            }
+            thread::sleep(Duration::from_millis(5));
+        };
+        stop.store(true, Ordering::SeqCst);
+        choice
+    });
+    assert_eq!(choice.ends, 2, "{choice:?}");
+    let said: Vec<_> = choice.expected.iter().map(|end| (end.app, end.bytes, end.from)).collect();
+    assert_eq!(said.len(), 2, "{choice:?}");
+    for end in [(AppId(1), 6 << 30, Source::Said), (AppId(2), 7 << 30, Source::Said)] {
+        assert!(said.contains(&end), "{choice:?}");
+    }
 }
 
 #[test]

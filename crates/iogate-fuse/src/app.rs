@@ -4,17 +4,17 @@
 //! `/proc`, because that can wait for the process itself (its memory map may be locked while it waits for one of its
 //! reads); nothing waits for that thread for long.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
-use iogate_core::{AppId, ClientId};
+use iogate_core::{AppId, BurstSize, ClientId};
 use iogate_engine::{ClassBy, Origin};
 use iogate_vfs::Groups;
-use iogate_vfs::app::{AppFile, Process, account, application, application_of_user, job};
+use iogate_vfs::app::{AppFile, Process, account, application, application_of_user, burst, job};
 
 use crate::declared_apps::{Declared, DeclaredApps};
 
@@ -29,6 +29,8 @@ const PATIENCE: Duration = Duration::from_millis(100);
 const PROCESSES_MAX: usize = 4096;
 /// Names remembered.
 const NAMES_MAX: usize = 4096;
+/// Warnings remembered, so that each is given once; no more are given.
+const WARNINGS_MAX: usize = 64;
 
 /// What the applications that were seen are called, for people.
 #[derive(Debug, Default)]
@@ -82,6 +84,8 @@ struct Known {
     job: Option<AppId>,
     /// The account that this is charged to.
     account: Option<AppId>,
+    /// What it says that its application moves in a burst.
+    burst: BurstSize,
     client: ClientId,
     /// When the process started, in ticks since boot: tells it from a later one with the same id.
     started: u64,
@@ -144,6 +148,7 @@ impl Applications {
             names: names.clone(),
             told: told.clone(),
             programs,
+            warned: Mutex::default(),
         };
         // Ends with the last sender.
         std::thread::Builder::new().name("iogate-apps".into()).spawn(move || resolver.run(&questions))?;
@@ -184,7 +189,8 @@ impl Applications {
             ClassBy::User => user,
         };
         let client = known.map_or(ClientId(pid), |known| known.client);
-        (Origin { app, client, issued: None }, account)
+        let burst = known.map_or(BurstSize::UNKNOWN, |known| known.burst);
+        (Origin { app, client, issued: None, burst }, account)
     }
 
     /// The supplementary groups of the process (or thread) that sends a request in the name of this user and group. Unknown if it does
@@ -218,6 +224,8 @@ struct Resolver {
     names: Arc<AppNames>,
     told: Arc<DeclaredApps>,
     programs: AppFile,
+    /// What was warned of: a job's processes all have the same environment.
+    warned: Mutex<HashSet<String>>,
 }
 
 impl Resolver {
@@ -256,9 +264,12 @@ impl Resolver {
         let mut known = match before {
             Some(before) if before.started == started && before.said == said => Known { rights, ..before },
             _ => {
-                let (app, job, account) = self.application(pid, process, session);
+                let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+                let shown = Seen { pid, session, environment };
+                let (app, job, account) = self.application(&shown, process);
+                let burst = burst(&shown).unwrap_or_else(|why| self.warn(&why, process));
                 let (client, seen) = (ClientId(process), Instant::now());
-                Known { app, job, account, client, started, seen, said, rights }
+                Known { app, job, account, burst, client, started, seen, said, rights }
             }
         };
         known.seen = Instant::now();
@@ -273,16 +284,23 @@ impl Resolver {
     }
 
     /// The application of a process, its job and its account.
-    fn application(&self, pid: u32, process: u32, session: u32) -> (AppId, Option<AppId>, Option<AppId>) {
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        let seen = Seen { pid, session, environment };
+    fn application(&self, seen: &Seen, process: u32) -> (AppId, Option<AppId>, Option<AppId>) {
         let known = |(app, name)| {
             self.names.add(app, || name);
             app
         };
         let told = self.told.by(process).map(|app| (app, app.to_string()));
-        let app = told.or_else(|| application(&seen, &self.programs)).map_or(AppId(0), known);
-        (app, job(&seen).map(known), account(&seen).map(known))
+        let app = told.or_else(|| application(seen, &self.programs)).map_or(AppId(0), known);
+        (app, job(seen).map(known), account(seen).map(known))
+    }
+
+    /// A process has said something that is no size.
+    fn warn(&self, why: &str, process: u32) -> BurstSize {
+        let mut warned = self.warned.lock().expect("no set operation panics");
+        if warned.len() < WARNINGS_MAX && warned.insert(why.into()) {
+            tracing::warn!("process {process}: {why}");
+        }
+        BurstSize::UNKNOWN
     }
 }
 
@@ -395,6 +413,7 @@ mod tests {
             app: AppId(7),
             job: None,
             account: None,
+            burst: BurstSize::UNKNOWN,
             client: ClientId(4_000_001),
             started: 1,
             seen: Instant::now().checked_sub(2 * TRUSTED).expect("the machine is up for longer"),
@@ -428,6 +447,7 @@ mod tests {
             names: Arc::default(),
             told: Arc::default(),
             programs: AppFile::default(),
+            warned: Mutex::default(),
         };
         let (answer, answered) = mpsc::sync_channel(1);
         let question = Question { pid: std::process::id(), since: old.seen, user: None, answer };
@@ -461,6 +481,7 @@ mod tests {
         let child = std::process::Command::new("sleep")
             .arg("5")
             .env("IOGATE_APP", "simulation")
+            .env("IOGATE_BURST", "10GiB")
             .env("SLURM_JOB_ID", "4711")
             .env("SLURM_JOB_ACCOUNT", "physics")
             .spawn();
@@ -471,6 +492,7 @@ mod tests {
         let class = |by, uid| applications.origin(by, child.id(), uid).0.app;
         assert_eq!(origin.app, application_of_word("simulation"));
         assert_eq!(origin.client, ClientId(child.id()));
+        assert_eq!(origin.burst, BurstSize::of(10 << 30));
         assert_eq!(account, Some(application_of_account("physics")));
         assert_eq!(class(ClassBy::User, 7), application_of_user(7));
         assert_eq!(class(ClassBy::Job, 7), AppId(4711));

@@ -53,7 +53,7 @@ impl Entry {
             offset: self.offset,
             memory: token(self.handle as u32),
             bytes: self.bytes,
-            origin: Origin { app: self.app, client: self.client, issued: self.issued },
+            origin: Origin { app: self.app, client: self.client, issued: self.issued, ..Origin::default() },
             extends: false,
         }
     }

@@ -12,6 +12,7 @@ use iogate_net::Endpoint;
 use iogate_net::client::{ClientError, ClientOptions, Receiving, Remote, RemoteOptions, Spread};
 use iogate_net::transport::auth::{Credential, Munge};
 use iogate_net::transport::{ConnectError, TlsClient, dial_tls, keep_descriptors_by};
+use iogate_vfs::app::own_burst;
 use iogate_vfs::{Caller, Groups, Tree};
 use rustix::io::Errno;
 
@@ -231,5 +232,6 @@ pub(crate) fn origin() -> Origin {
         app: application(),
         client: ClientId(std::process::id()),
         issued: Some(Time::from_nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)),
+        burst: own_burst(),
     }
 }

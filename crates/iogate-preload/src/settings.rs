@@ -7,6 +7,7 @@
 //! | `IOGATE_EXPORT` | the export to use, where a forwarder has several |
 //! | `IOGATE_SPREAD` | how requests are spread over several forwarders |
 //! | `IOGATE_APP`, `IOGATE_APP_FILE` | the application, for the schedulers: as for mounts |
+//! | `IOGATE_BURST` | how much the application moves in a burst: as for mounts |
 //! | `IOGATE_AUTH` | `none`, `socket` or `munge`: how the forwarders know who this is |
 //! | `IOGATE_TLS_AUTHORITIES`, `IOGATE_TLS_CERTIFICATE`, `IOGATE_TLS_KEY` | PEM files: TLS, with a certificate of the user's |
 //! | `IOGATE_TLS_NAME` | the name in the forwarders' certificates, if not their host's |

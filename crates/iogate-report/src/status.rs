@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::live::{groups_around, limit, printable};
 use crate::table::Table;
 use crate::units::{bytes, count, counted, number, time};
-use iogate_core::auto::status::{Choice, Considered, Corrected, InTurns};
+use iogate_core::auto::status::{Choice, Considered, Corrected, ExpectedEnd, InTurns, Source};
 use iogate_core::stats::summary::{Distribution, Group, Summary};
 
 /// Changes of a chosen scheduler that are listed, beside the last one.
@@ -215,11 +215,25 @@ pub(crate) fn tables(gate: &Summary) -> String {
     if gate.targets.len() > 1 {
         write_groups(&mut out, "target", &gate.targets);
     }
+    let name = |app: u32| {
+        let group = gate.apps.iter().find(|group| group.id == Some(app.into()));
+        group.map_or_else(|| app.to_string(), |group| printable(&group.name))
+    };
+    let mut table = Table::new(["application", "its burst", "left of it", "known by"]);
+    for ExpectedEnd { app, bytes: all, left, from } in gate.choice.iter().flat_map(|choice| &choice.expected)
+    {
+        let from = match from {
+            Source::Said => "what it says",
+            Source::Seen => "the two before",
+        };
+        table.row([name(app.0), bytes(*all as f64), bytes(*left as f64), from.into()]);
+    }
+    if !table.is_empty() {
+        write!(out, "\n{table}").expect("text grows");
+    }
     let mut table = Table::new(["application", "what it does"]);
     for pattern in &gate.patterns {
-        let group = gate.apps.iter().find(|group| group.id == Some(pattern.app.into()));
-        let name = group.map_or_else(|| pattern.app.to_string(), |group| group.name.clone());
-        table.row([printable(&name), pattern.words.clone()]);
+        table.row([name(pattern.app), pattern.words.clone()]);
     }
     if !table.is_empty() {
         write!(out, "\n{table}").expect("text grows");
@@ -233,7 +247,7 @@ mod tests {
     use iogate_core::auto::objective::{Score, ln_ratio};
     use iogate_core::stats::Stats;
     use iogate_core::stats::summary::Numbers;
-    use iogate_core::{SchedulerConfig, Span, Time};
+    use iogate_core::{AppId, SchedulerConfig, Span, Time};
     use serde_json::{Value, json};
 
     use super::*;
@@ -337,6 +351,28 @@ considered  aioli(wait_max=0ns): 1.50 times as fast as fifo
         assert_eq!((value.get("turns"), value.get("corrected")), (None::<&Value>, None));
         assert_eq!(serde_json::from_value::<Choice>(value).unwrap(), quiet);
     }
+
+    #[test]
+    fn who_is_expected_to_end_is_listed_with_who_says_so() {
+        let end = |app: u32, left, from| ExpectedEnd { app: AppId(app), bytes: 10 << 30, left, from };
+        let expected = vec![end(7, 1 << 30, Source::Said), end(9, 0, Source::Seen)];
+        let choice = Choice { expected, ..Choice::default() };
+        let value = serde_json::to_value(&choice).unwrap();
+        let said = json!({ "app": 7, "bytes": 10_u64 << 30, "left": 1 << 30, "from": "said" });
+        assert_eq!((&value["expected"][0], &value["expected"][1]["from"]), (&said, &json!("seen")));
+        assert_eq!(serde_json::from_value::<Choice>(value).unwrap(), choice);
+        let mut summary = Summary::new(&Stats::default(), &scheduler("fifo", ""), 4, &Numbers, 8);
+        summary.choice = Some(choice);
+        let text = status(&summary);
+        let rows: Vec<Vec<&str>> = text
+            .lines()
+            .skip_while(|line| !line.contains("its burst"))
+            .map(|line| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
+            .collect();
+        assert_eq!(rows[2], ["7", "10 GiB", "1 GiB", "what it says"]);
+        assert_eq!(rows[3], ["9", "10 GiB", "0 B", "the two before"]);
+    }
+
     #[test]
     fn of_many_that_were_considered_the_fastest_are_named() {
         let one = |name: &str, speed| Considered { scheduler: name.into(), speed };

@@ -10,9 +10,11 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use iogate_core::AppId;
 use iogate_core::glob::name_fits;
+use iogate_core::units::parse_size;
+use iogate_core::{AppId, BurstSize};
 
 /// Words and sessions have ranges of their own, away from job numbers and from small numbers chosen by people.
 const WORDS: u32 = 0xC000_0000;
@@ -100,6 +102,44 @@ pub fn job(process: &dyn Process) -> Option<(AppId, String)> {
 pub fn account(process: &dyn Process) -> Option<(AppId, String)> {
     let account = first_of(process, &ACCOUNTS)?;
     Some((application_of_account(&account), format!("account {account}")))
+}
+
+/// The variable by which a process says how much its application moves in a burst, read and written by all its processes together.
+pub const BURST: &str = "IOGATE_BURST";
+/// Most characters of a value that are shown.
+const SHOWN_MAX: usize = 64;
+
+/// How much a process says that its application moves in a burst.
+///
+/// # Errors
+/// What is wrong with the value, if that is no size. It then counts as not said.
+pub fn burst(process: &dyn Process) -> Result<BurstSize, String> {
+    let Some(text) = first_of(process, &[BURST]) else { return Ok(BurstSize::UNKNOWN) };
+    let wrong = || {
+        let shown: String = text.chars().take(SHOWN_MAX).collect();
+        format!("{BURST}: expected a number of bytes such as 10GiB, found {shown:?}; it counts as not said")
+    };
+    parse_size(&text).map(BurstSize::of).ok_or_else(wrong)
+}
+
+/// The same of the calling process, whose environment is looked at once; says itself what is wrong.
+pub fn own_burst() -> BurstSize {
+    /// Set in what is known, so that nothing said can be.
+    const KNOWN: u32 = 1 << 16;
+    static SAID: AtomicU32 = AtomicU32::new(0);
+    let known = SAID.load(Ordering::Relaxed);
+    if known != 0 {
+        return BurstSize::from_bits(known as u16);
+    }
+    let found = burst(&Own);
+    let said = found.as_ref().copied().unwrap_or_default();
+    let is_first = SAID.swap(KNOWN | u32::from(said.bits()), Ordering::Relaxed) == 0;
+    if let Err(why) = found
+        && is_first
+    {
+        tracing::warn!("{why}");
+    }
+    said
 }
 
 /// The first of these variables that says something.
@@ -271,6 +311,25 @@ mod tests {
         assert_eq!(launched.map(|(_, name)| name).as_deref(), Some("job prterun-node-77@1"));
         assert_eq!(named(&[], 9), Some((AppId(SESSIONS | 9), "session 9".into())));
         assert_eq!(named(&[], 0), None);
+    }
+
+    #[test]
+    fn what_an_application_moves_is_said_as_a_size() {
+        let said = |value: &str| burst(&Given(&[(BURST, value)], 9));
+        assert_eq!(said("10GiB"), Ok(BurstSize::of(10 << 30)));
+        assert_eq!(said("1.5 MiB").map(BurstSize::bytes), Ok(Some(3 << 19)));
+        assert_eq!((said(""), said("0")), (Ok(BurstSize::UNKNOWN), Ok(BurstSize::UNKNOWN)));
+        assert_eq!(burst(&Given(&[], 9)), Ok(BurstSize::UNKNOWN));
+        for wrong in ["much", "-1GiB", "10GiB/s", "10 potatoes\u{1b}[2J"] {
+            let why = said(wrong).unwrap_err();
+            assert!(
+                why.starts_with("IOGATE_BURST: expected a number of bytes such as 10GiB, found \""),
+                "{why}"
+            );
+            assert!(why.contains(wrong.split('\u{1b}').next().unwrap()), "{why}");
+            assert!(!why.contains(char::is_control), "{why:?}");
+        }
+        assert!(said(&"9".repeat(1_000)).unwrap_err().len() < 200);
     }
 
     #[test]

@@ -393,7 +393,12 @@ fn times_of_clients_whose_clocks_differ_are_counted_and_cost_nothing_else() {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
     let hour = 3_600_000_000_000;
     for (issued, byte) in [(now - hour, b'a'), (now + hour, b'b'), (u64::MAX - 1, b'c')] {
-        let origin = Origin { app: AppId(1), client: ClientId(1), issued: Some(Time::from_nanos(issued)) };
+        let origin = Origin {
+            app: AppId(1),
+            client: ClientId(1),
+            issued: Some(Time::from_nanos(issued)),
+            ..Origin::default()
+        };
         file.append(me(), origin, &[byte; 10]).unwrap().unwrap();
     }
     assert_eq!(std::fs::read(folder.path().join("data/f")).unwrap(), b"aaaaaaaaaabbbbbbbbbbcccccccccc");

@@ -139,6 +139,13 @@ impl Auto {
         self.ring.arrived(now, request);
     }
 
+    /// An application of which something has arrived says how many bytes it moves in its burst, in all.
+    pub fn declare(&mut self, app: AppId, bytes: u64) {
+        if let Some(bursts) = &mut self.bursts {
+            bursts.declare(app, bytes);
+        }
+    }
+
     /// `bytes` of a request of this application have been carried out.
     pub fn completed(&mut self, now: Time, id: RequestId, app: AppId, bytes: u32) {
         if let Some(bursts) = &mut self.bursts {
@@ -212,7 +219,11 @@ impl Auto {
 
     /// What is in use, and why, for people and programs.
     pub fn choice(&self, now: Time) -> Choice {
-        Choice::of(self.status(), now).with(&self.changes, now)
+        let choice = Choice::of(self.status(), now).with(&self.changes, now);
+        match &self.bursts {
+            Some(bursts) => choice.expecting(bursts.left(now)),
+            None => choice,
+        }
     }
 
     /// Bytes of memory in use, those of simulated devices left out.

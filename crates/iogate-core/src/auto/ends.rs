@@ -43,6 +43,8 @@ struct App {
     /// What is left of it, and would be with `fifo`; `None` if nobody knows.
     left: Option<u64>,
     with_fifo: Option<u64>,
+    /// How much it is taken to be of.
+    all: Option<u64>,
     /// When it would have ended with `fifo`, if it would have.
     ended: Option<Time>,
     /// Whether something else than `fifo` was in use while it had this burst.
@@ -51,7 +53,17 @@ struct App {
 
 impl App {
     fn new(key: u64, begun: Time, left: Option<u64>, is_apart: bool) -> App {
-        App { key, is_there: true, begun, left, with_fifo: left, ended: None, is_apart }
+        App { key, is_there: true, begun, left, with_fifo: left, all: None, ended: None, is_apart }
+    }
+
+    /// What would be left with `fifo`, where it is taken to be of another size than before: what was carried out is the same.
+    fn resize(&mut self, all: Option<u64>) {
+        self.with_fifo = match (self.with_fifo, self.all, all) {
+            (Some(left), Some(before), Some(all)) => Some(left.saturating_add(all).saturating_sub(before)),
+            // Nothing was followed so far.
+            _ => self.left,
+        };
+        self.ended = self.ended.filter(|_| self.with_fifo == Some(0));
     }
 
     /// Whether there is something of it, really or with `fifo`.
@@ -76,19 +88,23 @@ impl Ends {
         for app in &mut self.apps {
             app.is_there = left.iter().any(|(key, _)| *key == app.key);
         }
-        for (key, Left { begun, bytes, .. }) in left {
+        for (key, Left { begun, bytes, expected, .. }) in left {
+            let all = expected.map(|expected| expected.bytes);
             let Some(place) = self.place(key) else { continue };
             // Who begins while others are apart from what they would be does so in the midst of that.
             let is_apart = is_other || self.apps.iter().any(|app| app.is_apart && app.is_any());
             let app = &mut self.apps[place];
             if app.begun != begun {
-                *app = App::new(key, begun, bytes, is_apart);
+                *app = App { all, ..App::new(key, begun, bytes, is_apart) };
             }
             (app.is_there, app.left) = (true, bytes);
             app.is_apart |= is_other;
             if !app.is_apart || bytes.is_none() {
                 app.with_fifo = bytes;
+            } else if app.all != all {
+                app.resize(all);
             }
+            app.all = all;
         }
     }
 
@@ -270,6 +286,7 @@ mod tests {
 
     use proptest::{collection, prop_assert, proptest};
 
+    use super::super::bursts::Expected;
     use super::*;
     use crate::request::AppId;
 
@@ -281,7 +298,7 @@ mod tests {
     }
 
     fn left(app: AppId, begun: u64, bytes: Option<u64>) -> Left {
-        Left { app, begun: at(begun), bytes }
+        Left { app, begun: at(begun), bytes, expected: None }
     }
 
     /// Storage that carries out a byte a ns, shared equally by who is there.
@@ -338,6 +355,35 @@ mod tests {
         both.tell(at(5_000), [left(SMALL, 4_000, Some(70))], false);
         let App { begun, with_fifo, ended, .. } = both.apps[0];
         assert_eq!((begun, with_fifo, ended), (at(4_000), Some(70), None));
+    }
+
+    #[test]
+    fn what_is_said_later_counts_for_what_fifo_would_have_made_of_it_too() {
+        let said = |app: AppId, left: Option<u64>, all: Option<u64>| {
+            let expected = all.map(|bytes| Expected { bytes, is_said: true });
+            Left { app, begun: at(0), bytes: left, expected }
+        };
+        let mut both = Ends::default();
+        both.tell(at(0), [said(SMALL, Some(100), Some(100)), said(LARGE, Some(1_000), Some(1_000))], false);
+        [0b11, 0b10].into_iter().for_each(|set| both.learn(set, shared(set).unwrap()));
+        // The small one is served first, and another process of it says more.
+        both.tell(at(50), [said(SMALL, Some(50), Some(100)), said(LARGE, Some(1_000), Some(1_000))], true);
+        both.tell(at(60), [said(SMALL, Some(340), Some(400)), said(LARGE, Some(1_000), Some(1_000))], true);
+        assert_eq!((both.apps[0].left, both.apps[0].with_fifo), (Some(340), Some(370)), "it had 30 of 60");
+        // It has had more than it said, and says nothing that could be believed any more; then it does.
+        both.tell(at(70), [said(SMALL, None, None), said(LARGE, Some(1_000), Some(1_000))], true);
+        assert_eq!((both.apps[0].with_fifo, both.is_known(0)), (None, false));
+        both.tell(at(80), [said(SMALL, Some(500), Some(900)), said(LARGE, Some(1_000), Some(1_000))], true);
+        assert_eq!((both.apps[0].with_fifo, both.is_known(0)), (Some(500), true));
+        // One that would have ended goes on.
+        both.apps[0] = App {
+            with_fifo: Some(0),
+            ended: Some(at(80)),
+            ..App::new(both.apps[0].key, at(0), Some(1), true)
+        };
+        both.apps[0].all = Some(900);
+        both.tell(at(80), [said(SMALL, Some(600), Some(1_000)), said(LARGE, Some(1_000), Some(1_000))], true);
+        assert_eq!((both.apps[0].with_fifo, both.apps[0].ended), (Some(100), None));
     }
 
     #[test]

@@ -5,7 +5,9 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
+use super::bursts::{Expected, Left};
 use super::objective::{Ln, Score, exp_thousandths};
+use crate::request::AppId;
 use crate::sched::SchedulerConfig;
 use crate::time::{Span, Time};
 
@@ -146,6 +148,9 @@ pub struct Choice {
     /// Applications of which it was taken for known, in the last window, when they end.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_none"))]
     pub ends: u64,
+    /// Applications of whose bursts it is known now how large they are.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
+    pub expected: Vec<ExpectedEnd>,
     /// Windows that were looked at.
     pub windows: u64,
     /// Requests that were simulated.
@@ -153,6 +158,30 @@ pub struct Choice {
     /// The last changes.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
     pub changes: Vec<Changed>,
+}
+
+/// An application that has a burst now, of which it is expected when it ends.
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct ExpectedEnd {
+    /// The application.
+    pub app: AppId,
+    /// Bytes of the whole burst, and those that are not carried out yet.
+    pub bytes: u64,
+    /// See `bytes`.
+    pub left: u64,
+    /// Who says so.
+    pub from: Source,
+}
+
+/// By what the end of an application is expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "lowercase"))]
+pub enum Source {
+    /// It has said how much it moves.
+    Said,
+    /// Its last two bursts were of that size.
+    Seen,
 }
 
 /// A scheduler that was considered.
@@ -222,6 +251,7 @@ impl Choice {
             switches: *switches,
             probes: *probes,
             ends: *ends,
+            expected: Vec::new(),
             windows: *windows,
             simulated: *simulated,
             changes: Vec::new(),
@@ -237,6 +267,18 @@ impl Choice {
             why: change.to_string(),
         };
         self.changes = changes.iter().map(changed).collect();
+        self
+    }
+
+    /// The same with the bursts that applications have now, if it is expected when they end.
+    #[must_use]
+    pub fn expecting(mut self, left: impl IntoIterator<Item = Left>) -> Choice {
+        let end = |Left { app, bytes, expected, .. }: Left| {
+            let (left, Expected { bytes, is_said }) = (bytes?, expected?);
+            let from = if is_said { Source::Said } else { Source::Seen };
+            Some(ExpectedEnd { app, bytes, left, from })
+        };
+        self.expected = left.into_iter().filter_map(end).collect();
         self
     }
 

@@ -41,6 +41,19 @@ pub mod transfer {
     /// Of a write: to ranges that records were given. Refused with `ECANCELED`, and nothing written, if the file was fenced since the
     /// handle was renewed.
     pub const RANGE: u32 = 1 << 4;
+    /// From this bit on, for 16 bits: how much the application says that it moves in a burst; zeros: it says nothing. Who does not
+    /// know of it leaves it out of account.
+    pub const BURST_BIT: u32 = 16;
+
+    /// The flags that say of an application how much it moves.
+    pub const fn saying(burst: crate::BurstSize) -> u32 {
+        (burst.bits() as u32) << BURST_BIT
+    }
+
+    /// How much the application moves that sends these flags.
+    pub const fn said(flags: u32) -> crate::BurstSize {
+        crate::BurstSize::from_bits((flags >> BURST_BIT) as u16)
+    }
 }
 
 /// Which attributes a [`SetAttr`](super::SetAttr) sets.

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 use super::*;
+use crate::BurstSize;
 
 fn round_trip(request: Request<'_>) {
     let mut fields = Vec::new();
@@ -64,6 +65,18 @@ fn groups_stand_before_the_fields() {
     assert!(groups.is_none() && rest == fields);
     assert!(matches!(header(3).split_groups(&fields), Err(WireError::Truncated { expected: 12, found: 9 })));
     assert!(matches!(header(257).split_groups(&fields), Err(WireError::TooManyGroups { count: 257 })));
+}
+
+#[test]
+fn what_an_application_moves_is_said_beside_all_other_flags() {
+    let others = transfer::APPEND | transfer::DATA_SYNC | transfer::SYNC | transfer::EXTEND | transfer::RANGE;
+    for said in [BurstSize::UNKNOWN, BurstSize::of(1), BurstSize::of(10 << 30), BurstSize::of(u64::MAX)] {
+        let flags = others | transfer::saying(said);
+        assert_eq!((transfer::said(flags), flags & others), (said, others));
+        assert_eq!(transfer::saying(said) & others, 0);
+    }
+    // A peer that does not know of it sends zeros.
+    assert_eq!(transfer::said(others), BurstSize::UNKNOWN);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use iogate_core::auto::live::{Next, Served};
 use iogate_core::auto::ring::PRESENT_MAX;
 use iogate_core::auto::{Bursts, Choice, Live, Log, Pace, Storage};
 use iogate_core::profile::Findings;
-use iogate_core::{AppId, FileId, FileLayout, Request, RequestId, SchedulerConfig, Time};
+use iogate_core::{AppId, BurstSize, FileId, FileLayout, Request, RequestId, SchedulerConfig, Time};
 
 use super::flight::Flight;
 use super::shared::{Shared, State};
@@ -67,8 +67,11 @@ pub(super) struct Thinking {
 impl Noting {
     /// A request has come in; false if a window is to begin with what is in the gate now.
     #[inline]
-    pub(super) fn arrived(&mut self, now: Time, request: &Request) -> bool {
+    pub(super) fn arrived(&mut self, now: Time, request: &Request, burst: BurstSize) -> bool {
         self.bursts.arrived(now, request.app, request.bytes);
+        if let Some(bytes) = burst.bytes() {
+            self.bursts.declare(request.app, bytes);
+        }
         self.log.arrived(now, request);
         !self.log.is_due(now)
     }
@@ -176,7 +179,10 @@ impl Shared {
         match &state.choosing {
             Choosing::Off => None,
             Choosing::Held(why) => Some(Choice::held(state.gate.scheduler(), why)),
-            Choosing::On(noting) => Some(noting.choice.clone().later(now.since(noting.said))),
+            Choosing::On(noting) => {
+                let choice = noting.choice.clone().later(now.since(noting.said));
+                Some(choice.expecting(noting.bursts.left(now)))
+            }
         }
     }
 

@@ -119,9 +119,10 @@ impl State {
             seen.arrived(now, &request);
         }
         self.recordings.arrived(now, &request);
+        let burst = transfer.origin.burst;
         self.table.insert(Pending::new(transfer, done));
         if let Choosing::On(noting) = &mut self.choosing
-            && !noting.arrived(now, &request)
+            && !noting.arrived(now, &request, burst)
         {
             self.begin_window(now);
         }

@@ -19,7 +19,7 @@ use iogate_core::wire::{
 use iogate_core::{AppId, ClientId, FileId, Layout};
 use iogate_engine::store::{Segment, Store};
 use iogate_engine::{Origin, lock};
-use iogate_vfs::app::{AppFile, Own, application, stable_hash};
+use iogate_vfs::app::{AppFile, Own, application, own_burst, stable_hash};
 use iogate_vfs::{Caller, OpenHow, Tree, TreeFile, TreeState, Waiting, WhenGone};
 
 use super::call::{Call, Memory, not_understood, payload, record};
@@ -264,7 +264,7 @@ impl Remote {
         };
         let client = ClientId(std::process::id());
         let app = options.app.or_else(|| Some(application(&Own, &AppFile::from_environment().ok()?)?.0));
-        let origin = Origin { app: app.unwrap_or_default(), client, issued: None };
+        let origin = Origin { app: app.unwrap_or_default(), client, issued: None, burst: own_burst() };
         Ok(Remote { servers: Arc::new(servers), origin })
     }
 

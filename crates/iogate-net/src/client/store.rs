@@ -59,7 +59,7 @@ fn how(io: &Io) -> (Op, u32) {
 pub(super) fn request(op: Op, flags: u32, handle: u32, part: (u64, u32), origin: Origin) -> Request<'static> {
     let transfer = Transfer {
         handle,
-        flags,
+        flags: flags | transfer::saying(origin.burst),
         offset: part.0,
         bytes: part.1,
         app: origin.app.0,

@@ -270,6 +270,7 @@ impl Session {
             app,
             client: ClientId(wire.client),
             issued: (wire.issued > 0).then(|| Time::from_nanos(wire.issued)),
+            burst: transfer::said(wire.flags),
         }
     }
 }

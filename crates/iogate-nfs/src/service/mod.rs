@@ -289,7 +289,7 @@ impl<T: HeldTree> Service<T> {
             ClassBy::App | ClassBy::Job | ClassBy::Account => self.application(client, caller.uid),
         };
         let number = stable_hash(client.to_string().as_bytes());
-        Origin { app, client: ClientId(number), issued: None }
+        Origin { app, client: ClientId(number), issued: None, ..Origin::default() }
     }
 
     fn application(&self, client: IpAddr, uid: u32) -> AppId {

@@ -65,6 +65,8 @@ pub struct Mix {
     pub rounds: u32,
     /// See `rounds`.
     pub pause: Span,
+    /// How many bytes each application says that it moves; nobody says anything if this is empty.
+    pub said: Vec<u64>,
 }
 
 struct Ranges {
@@ -157,6 +159,17 @@ impl Mix {
         Mix { rounds, pause, ..self }
     }
 
+    /// The same with applications that say how many bytes they move: `says` makes that of the true number, and is told whose it is, from 0.
+    pub fn saying(self, says: impl Fn(usize, u64) -> u64) -> Mix {
+        let mut said = vec![0; self.apps() as usize];
+        for process in &self.processes {
+            said[process.app as usize - 1] +=
+                u64::from(process.requests) * u64::from(process.stints[0].1.bytes);
+        }
+        let said = said.into_iter().enumerate().map(|(app, bytes)| says(app, bytes)).collect();
+        Mix { said, ..self }
+    }
+
     /// Other applications on the storage of the mix with this number, behind a gate of the same depth: what was there before it.
     pub fn random_before(set: Set, number: u64) -> Mix {
         let (storage, depth) = {
@@ -213,7 +226,7 @@ impl Mix {
         }
         let seconds = pick(of.seconds, &mut rng);
         let (until, rounds, pause) = (Time::MAX, 1, Span::ZERO);
-        (Mix { seed, storage, depth, processes, until, rounds, pause }, seconds)
+        (Mix { seed, storage, depth, processes, until, rounds, pause, said: Vec::new() }, seconds)
     }
 
     fn level_rounds(&mut self) {

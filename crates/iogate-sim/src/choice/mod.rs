@@ -13,6 +13,7 @@
 //! | [`kept`] | what it is worth to begin with what was learnt of the storage before |
 //! | [`losses`] | where what the choice does not gain is lost |
 //! | [`again`] | mixes that come again, so that their ends can be expected |
+//! | [`saying`] | mixes whose applications say how much they move |
 //! | [`phases`] | what it does when all applications go over to something else |
 //! | [`train`] | what a prior is learnt from: random situations, with what became of each under each candidate |
 
@@ -25,6 +26,7 @@ pub mod mix;
 pub mod phases;
 pub mod run;
 pub mod sampling;
+pub mod saying;
 pub mod storage;
 pub mod train;
 pub mod without;

@@ -225,6 +225,9 @@ impl World<'_> {
             self.serving.gate.submit(self.now, &request).expect("a gate has room for a mix");
             if let Some(auto) = &mut auto {
                 auto.arrived(self.now, &request);
+                if let Some(&said) = self.mix.said.get(request.app.0 as usize - 1) {
+                    auto.declare(request.app, said);
+                }
             }
         }
     }

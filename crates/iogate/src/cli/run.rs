@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use clap::{Args, ValueHint};
 
+use super::Bytes;
 use crate::settings;
 
 /// Run a program that takes turns with other jobs for its bulk output, as it is
@@ -59,6 +60,11 @@ pub(crate) struct RunArgs {
     /// The job's name: programs of one job share their turns [default: the batch system's or MPI's, else one of this run's own]
     #[arg(long, value_name = "NAME")]
     pub(crate) job: Option<String>,
+
+    /// What the job reads and writes in one burst, all its programs together, as in 10GiB: gates that choose their scheduler then know
+    /// when it ends (docs/auto.md)
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) burst: Option<Bytes>,
 
     /// The library [default: libiogate_preload.so beside this program, or in ../lib]
     #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]

@@ -11,7 +11,7 @@ use anyhow::{Context, anyhow};
 use glob::Pattern;
 use iogate_net::Endpoint;
 use iogate_turn::{Policy, Settings};
-use iogate_vfs::app::JOBS;
+use iogate_vfs::app::{BURST, JOBS};
 use tempfile::NamedTempFile;
 
 use crate::attempt::Attempt;
@@ -55,6 +55,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
                 "give the coordinator, as in --coord io1:7100, or --policy backoff, or none to run as it is";
             return Err(Failure::usage(anyhow!("there is no coordinator to take turns by")).hint(hint));
         }
+        command.envs(environment.0.into_iter().filter(|(name, _)| *name == BURST));
         return Err(replaced(command));
     }
     if settings.files.is_empty() {
@@ -143,6 +144,7 @@ fn environment(args: &RunArgs) -> Result<Environment, Failure> {
         ("IOGATE_STRICT", &args.strict.then(|| "1".to_owned())),
         ("IOGATE_WEIGHT", &args.weight.map(|weight| weight.to_string())),
         ("IOGATE_JOB", &args.job),
+        (BURST, &args.burst.map(|burst| burst.0.to_string())),
     ];
     for (name, value) in given {
         if let Some(value) = value {

@@ -262,8 +262,12 @@ impl Testbed {
                 let file = store.open(Path::new(app.name), OpenMode::default())?;
                 for first in 0..app.processes {
                     client += 1;
-                    let origin =
-                        Origin { app: application_of_word(app.name), client: ClientId(client), issued: None };
+                    let origin = Origin {
+                        app: application_of_word(app.name),
+                        client: ClientId(client),
+                        issued: None,
+                        ..Origin::default()
+                    };
                     let (file, ends) = (file.clone(), &ends);
                     readers.push(scope.spawn(move || -> anyhow::Result<()> {
                         let mut buffer = vec![0; app.piece as usize];

@@ -7,10 +7,11 @@ use iogate_report::Table;
 use iogate_report::html::lines::{Lines, Series, lines};
 use iogate_report::reproduction::{Page, Section};
 use iogate_sim::choice::again::{Again, PAUSE, ROUNDS};
-use iogate_sim::choice::evaluate::{HARM, Judged, MOMENT, Slowdowns};
+use iogate_sim::choice::evaluate::{HARM, Judged, Known, MOMENT, Slowdowns};
 use iogate_sim::choice::mix::{Mix, Set};
 use iogate_sim::choice::phases::{Change, PERIODS};
 use iogate_sim::choice::run::SLICE;
+use iogate_sim::choice::saying::{Saying, WAYS, Word};
 use iogate_sim::metrics::Unit;
 
 use super::Lab;
@@ -40,6 +41,7 @@ pub(super) fn page(lab: &Lab<'_>) -> (Page, String) {
     let judged =
         each("auto, mixes", MIXES[form], lab.threads, |index| Judged::new(&Mix::random(set, index as u64)));
     let again = each("auto, again", MIXES[form], lab.threads, |index| Again::new(set, index as u64));
+    let saying = each("auto, saying", MIXES[form], lab.threads, |index| Saying::new(set, index as u64));
     let changes = each("auto, changes", CHANGES[form], lab.threads, |index| Change::new(set, index as u64));
     let changes: Vec<Change> = changes.into_iter().flatten().collect();
     // A small look is at what was improved on, so that nobody improves on the others.
@@ -75,6 +77,7 @@ pub(super) fn page(lab: &Lab<'_>) -> (Page, String) {
             parts(&judged),
             moments(&judged),
             coming_again(&judged, &again),
+            declared(&judged, &saying),
             phases(&changes),
         ],
         program: PROGRAM.into(),
@@ -375,6 +378,72 @@ fn coming_again(judged: &[Judged], again: &[Again]) -> Section {
             blind.1,
             without.1,
             blind_without.1
+        ),
+    }
+}
+
+/// What it is worth that applications say how much they move.
+fn declared(judged: &[Judged], saying: &[Saying]) -> Section {
+    let bounded = -judged.iter().map(|of| of.best(true).1.mean()).sum::<f64>();
+    let mut table =
+        Table::new(["", "gain kept", "mixes with harm", "applications", "of them honest", "worst"]);
+    let mut row = |name: String, of: &dyn Fn(usize) -> Slowdowns, honest: Option<usize>| {
+        let all: Vec<Slowdowns> = (0..judged.len()).map(of).collect();
+        let gain = -all.iter().map(Slowdowns::mean).sum::<f64>();
+        let kept = if bounded > 0.0 { gain / bounded } else { 0.0 };
+        let (mixes, apps) = (
+            all.iter().filter(|of| of.harmed() > 0).count(),
+            all.iter().map(Slowdowns::harmed).sum::<usize>(),
+        );
+        let worst = all.iter().map(Slowdowns::worst).fold(1.0, f64::max);
+        let honest = honest.map_or_else(|| "-".into(), |count| count.to_string());
+        table.row([name, percent(kept), mixes.to_string(), apps.to_string(), honest, format!("{worst:.2}x")]);
+        (kept, mixes)
+    };
+    // Without, with the truth, and where half of them lie.
+    let mut ways = [0, 1].map(|column| {
+        let silent = row(COLUMNS[column].into(), &|mix| judged[mix].chosen[column].0.clone(), None);
+        [silent; 3]
+    });
+    for (way, (known, lies)) in WAYS.iter().enumerate() {
+        let column = usize::from(*known == Known::Nothing);
+        let said = if *lies { "half of the applications lie" } else { "told the true sizes" };
+        let honest = lies.then(|| saying.iter().map(|of| of.honest_harmed(way)).sum());
+        ways[column][1 + usize::from(*lies)] =
+            row(format!("{}, {said}", COLUMNS[column]), &|mix| saying[mix].ways[way].clone(), honest);
+    }
+    let words = || saying.iter().flat_map(|of| &of.words);
+    let count = |word: Word| words().filter(|other| **other == word).count();
+    let [with, without] = ways;
+    Section {
+        title: "Applications that say how much they move".into(),
+        scenarios: Vec::new(),
+        paper: format!(
+            "The same {} mixes, carried out once; with `IOGATE_BURST` each application says how many bytes it moves in all, so that from its first request on it is \
+             known when it ends. Where some lie, {} of {} applications say half of the truth and {} twice as much. As shares of what the bounded best gains; \
+             *honest* are those that say the truth where others lie.",
+            saying.len(),
+            count(Word::Half),
+            words().count(),
+            count(Word::Twice)
+        ),
+        tables: vec![("Gain kept, and harm".into(), table)],
+        pictures: Vec::new(),
+        verdict: format!(
+            "With a profile {} of the bounded best's gain is kept where sizes are said, {} where some lie, and {} where nobody says anything; without a profile {}, {} and {}. \
+             Mixes with harm: {}, {} and {}; without a profile {}, {} and {}.",
+            percent(with[1].0),
+            percent(with[2].0),
+            percent(with[0].0),
+            percent(without[1].0),
+            percent(without[2].0),
+            percent(without[0].0),
+            with[1].1,
+            with[2].1,
+            with[0].1,
+            without[1].1,
+            without[2].1,
+            without[0].1
         ),
     }
 }
