@@ -1,9 +1,10 @@
-//! What measurements have said of predictions: by how much a scheduler has shown less, or more, than was simulated, for each kind of load.
+//! What measurements have said of predictions: by how much a scheduler has shown less than was simulated, for each kind of load.
 //!
 //! A shadow can be wrong of one scheduler under one load and right of all else, as where a profile says that storage is quick in
 //! sequence and it is not. What is in use is predicted well then, and no error is seen. So each measurement of a change is kept, and
 //! counts from then on: what is expected of a scheduler is what is simulated plus its correction. Corrections are against `fifo`, which
-//! has none.
+//! has none. Who shows more has no correction: another gate, or the load, may have changed at the same time, and what is in use would be
+//! believed over everything else for long.
 //!
 //! Kinds of load are told apart by the rule by which windows begin anew. The last [`PATTERNS_MAX`] are remembered, so that what comes
 //! back is known. Storage changes, too, so a correction fades by one part in [`FADE`] with each window of its load, and half as fast after
@@ -27,7 +28,7 @@ const MOST: Ln = 2_079_442;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Correction {
     pub(super) index: usize,
-    /// What it shows beyond what is simulated, against `fifo`: negative is slower.
+    /// What it shows beyond what is simulated, against `fifo`: 0, or negative, which is slower.
     pub(super) by: Ln,
     /// Measurements in it.
     pub(super) measured: u32,
@@ -84,7 +85,7 @@ impl Corrections {
         // `fifo` is what all are measured against: what it shows is what the other one does not.
         let (index, more) = if to == 0 { (from, -more) } else { (to, more + self.by(from)) };
         let Some(pattern) = self.patterns.first_mut().filter(|_| from != to) else { return };
-        let more = more.clamp(-MOST, MOST);
+        let more = more.clamp(-MOST, 0);
         match pattern.of.iter_mut().find(|correction| correction.index == index) {
             Some(known) => {
                 known.by = (known.by + more) / 2;

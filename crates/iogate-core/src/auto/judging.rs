@@ -74,6 +74,8 @@ pub(super) struct Judging {
     pub(super) left: Vec<usize>,
     pub(super) done: Vec<(usize, Vec<Times>)>,
     pub(super) shadow: Option<Shadow>,
+    /// How long the device is busy for a request under each of those of which that is known, in ns.
+    pub(super) busy: Vec<(usize, u64)>,
     /// The simplest candidate of which most dispatches are such as were never measured.
     pub(super) guess: Option<usize>,
     /// How long a request is in the gate with `fifo`, as simulated in this stage.

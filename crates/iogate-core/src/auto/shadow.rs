@@ -50,6 +50,8 @@ pub(super) struct Shadow {
     /// Transfers in service by their ends: a dispatch, or the work that a foreign one begins with.
     service: BinaryHeap<Reverse<(Time, u32, u32)>>,
     served: u32,
+    /// For how long the device has had something of what the shadow has dispatched.
+    busy: Span,
     /// The requests of each client, client by client.
     own: Vec<u32>,
     /// Requests that come again, by number from the end of the window's on: which one, and for which time.
@@ -196,6 +198,7 @@ impl Shadow {
             coming: BinaryHeap::new(),
             service: BinaryHeap::new(),
             served: 0,
+            busy: Span::ZERO,
             own: alloc::vec![NONE; window.len()],
             again: Vec::new(),
             clients,
@@ -377,6 +380,11 @@ impl Shadow {
         })
     }
 
+    /// For how long the device had something to do, for each request that is complete, in ns.
+    pub(super) fn busy_ns(&self) -> u64 {
+        self.busy.as_nanos() / u64::from(self.completed.max(1))
+    }
+
     /// How long a request was in the gate, its service included, on the average.
     pub(super) fn mean_wait(&self) -> Span {
         let (sum, count) = self.waited;
@@ -498,6 +506,8 @@ impl Shadow {
             visit.hand_over();
         }
         let end = back(visit.end(), self.ahead);
+        let begun = self.service.iter().map(|Reverse((end, ..))| *end).max().unwrap_or(self.now);
+        self.busy += end.since(begun.max(self.now));
         let in_flight = self.service.len() + 1;
         let known = self.coverage.is_none_or(|known| known.has(dispatch.op, dispatch.bytes, in_flight));
         self.unknown += u32::from(!known);

@@ -23,6 +23,8 @@ pub enum Reason {
     Prior,
     /// It promised to be faster.
     Gain,
+    /// It does as much, and keeps the storage busy for less long.
+    Thrift,
     /// The one before it made an application slower than may be.
     Harm,
     /// The one after it has not kept its promise.
@@ -316,6 +318,7 @@ impl fmt::Display for Change {
             Reason::Start => return write!(f, "{to} from the beginning"),
             Reason::Prior => write!(f, "{from} -> {to}: {} in situations like this one", Times(*predicted))?,
             Reason::Gain => write!(f, "{from} -> {to}: {} predicted", Times(*predicted))?,
+            Reason::Thrift => write!(f, "{from} -> {to}: as much in less of the storage's time")?,
             Reason::Harm => write!(f, "{from} -> {to}: an application was slowed down too much")?,
             Reason::Reverted => write!(f, "{from} -> {to}: it did not show what it promised")?,
             Reason::Doubt => write!(f, "{from} -> {to}: what the storage charges varies too much")?,

@@ -13,7 +13,7 @@
 //!
 //! A change has `TRIAL_WINDOWS` to show itself, unless less is carried out than before: then it is taken back at once. One that shows
 //! less than half of what it promised, and too little to be a reason for it, is taken back, and not tried again for a while that
-//! doubles each time. What is in use with a bound that follows the load is given a new bound where the load has changed.
+//! doubles each time. Where nothing promises to be faster, what spares the device is taken (`thrift`). What is in use with a bound that follows the load is given a new bound where the load has changed.
 
 mod beginning;
 mod bounds;
@@ -21,6 +21,7 @@ mod ending;
 mod expecting;
 mod probing;
 mod proposal;
+mod thrift;
 mod turning;
 
 use alloc::boxed::Box;
@@ -31,7 +32,7 @@ use alloc::vec::Vec;
 use super::candidates::{Candidates, one_at_a_time};
 use super::correction::{Corrections, Measured};
 use super::ends::Ends;
-use super::judging::{BASE, Judging, PART_MIN, Rate, Seen, Stage, Trial};
+use super::judging::{BASE, Judging, PART_MIN, Seen, Stage, Trial};
 use super::objective::{HARM_MAX, Ln, Score, ln_ratio};
 use super::pricing::Pricing;
 use super::prior::{Prior, Traits};
@@ -243,8 +244,17 @@ impl Chooser {
         let stage = if whole / 4 >= PART_MIN && left.len() > 4 { Stage::Quarter } else { Stage::Whole };
         let left = if stage == Stage::Whole { self.with_certain(left) } else { self.with_fifo(left) };
         let (done, wait, subsets) = (Vec::new(), Span::ZERO, self.subsets(&window, now));
-        self.judging =
-            Some(Box::new(Judging { window, stage, left, done, shadow: None, guess: None, wait, subsets }));
+        self.judging = Some(Box::new(Judging {
+            window,
+            stage,
+            left,
+            done,
+            shadow: None,
+            busy: Vec::new(),
+            guess: None,
+            wait,
+            subsets,
+        }));
         true
     }
 
@@ -343,6 +353,9 @@ impl Chooser {
             if candidate == 0 && judging.is_of_all() {
                 judging.wait = shadow.mean_wait();
             }
+            if judging.is_of_all() && !shadow.is_guess() {
+                judging.busy.push((candidate, shadow.busy_ns()));
+            }
             if judging.is_of_all() && shadow.is_guess() && self.candidates.is_gentle(candidate) {
                 judging.guess = Some(judging.guess.map_or(candidate, |other| other.min(candidate)));
             }
@@ -370,6 +383,7 @@ impl Chooser {
             }
         }
         judging.done.clear();
+        judging.busy.clear();
         if let Some(subsets) = &mut judging.subsets {
             subsets.begin_again();
         }
@@ -430,12 +444,6 @@ impl Chooser {
         }
     }
 
-    fn set_proposal(&mut self, index: usize, reason: Reason, predicted: Ln) {
-        let scheduler = self.candidates.with_wait(index, self.wait);
-        let because = Because::Change(reason, predicted, None);
-        self.proposal = Some(Proposal { index, scheduler, because });
-    }
-
     /// What is better than what is in use by more than can be an error.
     fn propose(&mut self, judging: &Judging, now: Time, bias: Ln) {
         let error = self.status.error.unwrap_or(0);
@@ -477,6 +485,12 @@ impl Chooser {
             in_use.worst -= error.min(HARM_MAX) + self.correction(self.used).min(0);
         }
         self.favourite = best.map(|(index, _)| index);
+        if !self.trusts && in_use.is_harmless() && sure_best.is_none_or(|(_, gain)| gain <= self.threshold) {
+            let sure = judging.done.iter().map(|(index, _)| *index).filter(|index| seen(*index) >= sure);
+            if let Some(index) = self.thriftiest(judging, window, sure) {
+                return self.try_out(index, Reason::Thrift, bias, judging);
+            }
+        }
         let Some((index, gain)) = sure_best else { return };
         // While the load stays the same, each further change must be waited for twice as long.
         let waited = self.trusts || self.dwelt >= (1 << self.gains.min(40)) / 4;
@@ -489,13 +503,7 @@ impl Chooser {
             }
             _ => return,
         };
-        self.set_proposal(index, reason, gain);
-        let (simulated, rate) = (self.gain_at_once(index), Rate::of(&judging.window));
-        let promised = match reason {
-            Reason::Gain => simulated + self.correction(index) - self.correction(self.used),
-            _ => Ln::MIN / 2,
-        };
-        self.trial = Some(Trial { from: self.used, promised, bias, simulated, rate, windows: 1 });
+        self.try_out(index, reason, bias, judging);
     }
 
     /// Compares what was predicted for what is in use with what was measured; the mean of that, if it can be compared.

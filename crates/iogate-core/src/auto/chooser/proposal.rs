@@ -1,5 +1,7 @@
 //! What a chooser wants to be in force, and what for.
 
+use super::Chooser;
+use crate::auto::judging::{Judging, Rate, Trial};
 use crate::auto::objective::Ln;
 use crate::auto::status::Reason;
 use crate::sched::SchedulerConfig;
@@ -21,12 +23,31 @@ pub(super) enum Because {
     Change(Reason, Ln, Option<Ln>),
 }
 
+impl Chooser {
+    /// Wants a change.
+    pub(super) fn set_proposal(&mut self, index: usize, reason: Reason, predicted: Ln) {
+        let scheduler = self.candidates.with_wait(index, self.wait);
+        let because = Because::Change(reason, predicted, None);
+        self.proposal = Some(Proposal { index, scheduler, because });
+    }
+
+    /// The same, and notes what it is measured by.
+    pub(super) fn try_out(&mut self, index: usize, reason: Reason, bias: Ln, judging: &Judging) {
+        self.set_proposal(index, reason, self.gain(index));
+        let (simulated, rate) = (self.gain_at_once(index), Rate::of(&judging.window));
+        let promised = match reason {
+            Reason::Gain => simulated + self.correction(index) - self.correction(self.used),
+            _ => Ln::MIN / 2,
+        };
+        self.trial = Some(Trial { from: self.used, promised, bias, simulated, rate, windows: 1 });
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use alloc::boxed::Box;
     use alloc::sync::Arc;
 
-    use super::super::Chooser;
     use super::*;
     use crate::device::{Device, Unit};
     use crate::gate::GateConfig;
