@@ -116,7 +116,7 @@ fn times(ratio: f64) -> String {
 
 fn header() -> [String; 6] {
     let within = format!("within {:.0} % of the best", WITHIN * 100.0);
-    ["".into(), within, "regret".into(), "with harm".into(), "worst".into(), "gain kept".into()]
+    ["".into(), within, "mean regret".into(), "with harm".into(), "worst".into(), "gain kept".into()]
 }
 
 impl Situations {
@@ -226,7 +226,7 @@ impl Situations {
             scenarios: vec![SCENARIO.into()],
             paper: format!(
                 "{} situations of [AGIOS's page](agios.md), one application or four over {} striped servers, are carried out once each (seed {SEED}) with each of that page's schedulers \
-                 and with `{AUTO}`; nothing is learnt from these devices before, and servers, which know what their device charges but not what other mixes gained by, choose for themselves and do not talk. \
+                 and with `{AUTO}`; nothing is learnt from these devices before, and servers choose for themselves and do not talk. Each knows what its device charges, but not what other mixes gained by. \
                  Regret is the time over that with the best fixed scheduler, less 1, as a mean; harm is a time that is more than {:.0} % longer than with `{BASE}`, and the worst is the longest by that; \
                  what is kept of the gain is the logarithms of the time with `{BASE}` over this one, summed, over those of the best fixed schedulers.",
                 self.all.len(),
