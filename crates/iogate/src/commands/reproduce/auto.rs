@@ -1,4 +1,6 @@
-//! How good the automatic choice is: random mixes on random storage, against each candidate as a fixed scheduler.
+//! How good the automatic choice is: random mixes on random storage, against each candidate as a fixed scheduler, and AGIOS's situations.
+
+mod situations;
 
 use std::fmt::Write;
 
@@ -14,9 +16,11 @@ use iogate_sim::choice::run::SLICE;
 use iogate_sim::choice::saying::{Saying, WAYS, Word};
 use iogate_sim::metrics::Unit;
 
+use self::situations::{Goal, Situations};
 use super::Lab;
 use crate::commands::progress::each;
 use crate::commands::sim::PROGRAM;
+use crate::failure::Failure;
 
 /// Mixes, and mixes with a change, of the whole form and of the quick one.
 const MIXES: [usize; 2] = [160, 6];
@@ -34,7 +38,7 @@ const LONG_S: f64 = 5.0;
 const COLUMNS: [&str; 2] = ["`auto` with a profile", "`auto` without a profile"];
 
 /// The page, and what became of each mix as rows of CSV.
-pub(super) fn page(lab: &Lab<'_>) -> (Page, String) {
+pub(super) fn page(lab: &Lab<'_>) -> Result<(Page, String), Failure> {
     let form = usize::from(lab.quick);
     // Whatever is improved is improved on the others.
     let set = if lab.quick { Set::Tuning } else { Set::Testing };
@@ -44,6 +48,7 @@ pub(super) fn page(lab: &Lab<'_>) -> (Page, String) {
     let saying = each("auto, saying", MIXES[form], lab.threads, |index| Saying::new(set, index as u64));
     let changes = each("auto, changes", CHANGES[form], lab.threads, |index| Change::new(set, index as u64));
     let changes: Vec<Change> = changes.into_iter().flatten().collect();
+    let situations = Situations::run(lab)?;
     // A small look is at what was improved on, so that nobody improves on the others.
     let stated = match set {
         Set::Testing => {
@@ -72,17 +77,18 @@ pub(super) fn page(lab: &Lab<'_>) -> (Page, String) {
                 .into(),
         ],
         sections: vec![
-            goals(&judged, &changes),
+            goals(&judged, &changes, situations.goals()),
             mixes(&judged),
             parts(&judged),
             moments(&judged),
             coming_again(&judged, &again),
             declared(&judged, &saying),
             phases(&changes),
+            situations.section(),
         ],
         program: PROGRAM.into(),
     };
-    (page, rows(&judged))
+    Ok((page, rows(&judged)))
 }
 
 /// What one way of scheduling made of all mixes.
@@ -131,16 +137,21 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", (share * 1_000.0).round() / 10.0 + 0.0)
 }
 
-fn goals(judged: &[Judged], changes: &[Change]) -> Section {
+fn goals(judged: &[Judged], changes: &[Change], situations: Vec<Goal>) -> Section {
     let mut table = Table::new(["measure", "goal", "with a profile", "", "without", ""]);
     let sums = [0, 1].map(|column| Sum::of(judged, |of| &of.chosen[column].0));
     let mixes = judged.len().max(1) as f64;
     let mut missed = Vec::new();
+    let mut add = |what: &str, goal: String, of: [Option<(String, bool)>; 2]| {
+        missed.extend(of.iter().flatten().any(|(_, met)| !met).then(|| what.to_owned()));
+        let cells = of.into_iter().flat_map(|of| match of {
+            Some((reached, met)) => [reached, if met { "met" } else { "not met" }.to_owned()],
+            None => ["-", "-"].map(String::from),
+        });
+        table.row([what.to_owned(), goal].into_iter().chain(cells));
+    };
     let mut row = |what: &str, goal: String, of: [(f64, bool); 2]| {
-        let said = |met: bool| if met { "met" } else { "not met" }.to_owned();
-        let [(one, one_met), (other, other_met)] = of;
-        table.row([what.into(), goal, percent(one), said(one_met), percent(other), said(other_met)]);
-        missed.extend((!one_met || !other_met).then(|| what.to_owned()));
+        add(what, goal, of.map(|(share, met)| Some((percent(share), met))));
     };
     let regret = |column: usize| {
         let regret = sums[column].regret.exp() - 1.0;
@@ -169,10 +180,15 @@ fn goals(judged: &[Judged], changes: &[Change]) -> Section {
         format!("at least {}", percent(AFTER_CHANGE)),
         after,
     );
+    // There a server knows what its device charges, and there is no other way.
+    for Goal { what, goal, reached, met } in situations {
+        add(&what, goal, [Some((reached, met)), None]);
+    }
     Section {
         title: "What is to be reached".into(),
         scenarios: Vec::new(),
-        paper: "The goals for an automatic choice, and what it reaches on these mixes.".into(),
+        paper: "The goals for an automatic choice, and what it reaches on these mixes and in AGIOS's situations, where servers know what their devices charge."
+            .into(),
         tables: vec![(String::new(), table)],
         pictures: Vec::new(),
         verdict: match missed.is_empty() {

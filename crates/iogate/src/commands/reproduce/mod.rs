@@ -94,7 +94,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
             (Paper::Sensitivity, None) => ("sensitivity", sensitivity::page(&lab)?),
             (Paper::Sets, None) => ("sets", sets::page(&lab)?),
             (Paper::Auto, None) => {
-                let (page, rows) = auto::page(&lab);
+                let (page, rows) = auto::page(&lab)?;
                 keep(out, "auto.csv", &rows)?;
                 ("auto", Reproduced::beyond(page))
             }

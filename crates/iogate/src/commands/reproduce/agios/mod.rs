@@ -22,13 +22,13 @@ use super::{Experiment, Lab, Settings};
 use crate::commands::scenario;
 use crate::failure::Failure;
 
-const DEVICE: &str = "servers.device";
+pub(super) const DEVICE: &str = "servers.device";
 const PROCESSES: &str = "app.mpi-io-test.processes";
 const OP: &str = "app.mpi-io-test.op";
-const SCHEDULER: &str = "servers.gate.scheduler";
+pub(super) const SCHEDULER: &str = "servers.gate.scheduler";
 const PATTERN: &str = "case";
 /// What all others are compared with: no scheduler, which is also TO.
-const BASE: &str = "fifo";
+pub(super) const BASE: &str = "fifo";
 /// From where on the paper calls a difference significant.
 const SIGNIFICANT: f64 = 0.10;
 
