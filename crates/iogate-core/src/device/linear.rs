@@ -3,8 +3,8 @@
 //! **Charged:** bytes over the rate; and the time of a jump, where a transfer does not go on at the address at which the one before
 //! it ended.
 //!
-//! **Left out:** how far a jump goes, caches, operations. It is what formulas are about, and what is left if only two rates of a storage are
-//! known: alone, and with others in between.
+//! **Left out:** how far a jump goes, caches, operations. It is what formulas are about, and what is left if only two rates of a
+//! storage are known: alone, and with others in between.
 
 use super::{Device, Transfer, transfer_ns};
 use crate::time::{Span, Time};

@@ -65,8 +65,8 @@ pub enum DeviceSpecError {
 }
 
 /// The device that `spec` names: a preset's name, or `unit:TIME`, with the time in microseconds or with a unit
-/// of its own (`unit:100`, `unit:50us`, `unit:1.5ms`); or `linear:TIME:RATE`, as in `linear:15ms:90MB/s`. `:slots=N` after a preset's name bounds the transfers in service at
-/// once (`edel:slots=1`), `:queue=N` gives a disk its command queue (`hdd:queue=31`).
+/// of its own (`unit:100`, `unit:50us`, `unit:1.5ms`); or `linear:TIME:RATE`, as in `linear:15ms:90MB/s`. `:slots=N` after a
+/// preset's name bounds the transfers in service at once (`edel:slots=1`), `:queue=N` gives a disk its command queue (`hdd:queue=31`).
 pub fn parse(spec: &str) -> Result<Box<dyn Device>, DeviceSpecError> {
     parse_numbered(spec, 0)
 }

@@ -1,6 +1,6 @@
 //! What a chooser wants to be in force, and what for.
 
-use super::Chooser;
+use super::{Chooser, TIE};
 use crate::auto::judging::{Judging, Rate, Trial};
 use crate::auto::objective::Ln;
 use crate::auto::status::Reason;
@@ -37,6 +37,8 @@ impl Chooser {
         let (simulated, rate) = (self.gain_at_once(index), Rate::of(&judging.window));
         let promised = match reason {
             Reason::Gain => simulated + self.correction(index) - self.correction(self.used),
+            // Nothing is to be faster, but nothing slower either.
+            Reason::Thrift => -2 * TIE,
             _ => Ln::MIN / 2,
         };
         self.trial = Some(Trial { from: self.used, promised, bias, simulated, rate, windows: 1 });

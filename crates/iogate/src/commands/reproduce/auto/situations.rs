@@ -1,5 +1,5 @@
 //! The situations of AGIOS's page, with the automatic choice beside its fixed schedulers: applications over several striped servers,
-//! each of which chooses for itself, and devices that nothing was learnt from.
+//! each of which chooses for itself, and devices from which no table was learnt.
 
 use anyhow::Context;
 use iogate_report::Table;
@@ -226,7 +226,7 @@ impl Situations {
             scenarios: vec![SCENARIO.into()],
             paper: format!(
                 "{} situations of [AGIOS's page](agios.md), one application or four over {} striped servers, are carried out once each (seed {SEED}) with each of that page's schedulers \
-                 and with `{AUTO}`; nothing is learnt from these devices before, and servers choose for themselves and do not talk. Each knows what its device charges, but not what other mixes gained by. \
+                 and with `{AUTO}`; no table is learnt from these devices, but one rule of the choice (what spares the storage) was found on these situations; servers choose for themselves and do not talk. Each knows what its device charges, but not what other mixes gained by. \
                  Regret is the time over that with the best fixed scheduler, less 1, as a mean; harm is a time that is more than {:.0} % longer than with `{BASE}`, and the worst is the longest by that; \
                  what is kept of the gain is the logarithms of the time with `{BASE}` over this one, summed, over those of the best fixed schedulers.",
                 self.all.len(),
