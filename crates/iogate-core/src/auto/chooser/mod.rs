@@ -13,7 +13,8 @@
 //!
 //! A change has `TRIAL_WINDOWS` to show itself, unless less is carried out than before: then it is taken back at once. One that shows
 //! less than half of what it promised, and too little to be a reason for it, is taken back, and not tried again for a while that
-//! doubles each time. Where nothing promises to be faster, what spares the device is taken (`thrift`). What is in use with a bound that follows the load is given a new bound where the load has changed.
+//! doubles each time. Where nothing promises to be faster, what spares the device is taken (`thrift`). What is in use with a bound that
+//! follows the load is given a new bound where the load has changed.
 
 mod beginning;
 mod bounds;
@@ -442,6 +443,12 @@ impl Chooser {
         if self.proposal.is_none() && self.turns.is_none() {
             self.begin_probe(judging, now);
         }
+    }
+
+    fn set_proposal(&mut self, index: usize, reason: Reason, predicted: Ln) {
+        let scheduler = self.candidates.with_wait(index, self.wait);
+        let because = Because::Change(reason, predicted, None);
+        self.proposal = Some(Proposal { index, scheduler, because });
     }
 
     /// What is better than what is in use by more than can be an error.

@@ -24,14 +24,7 @@ pub(super) enum Because {
 }
 
 impl Chooser {
-    /// Wants a change.
-    pub(super) fn set_proposal(&mut self, index: usize, reason: Reason, predicted: Ln) {
-        let scheduler = self.candidates.with_wait(index, self.wait);
-        let because = Because::Change(reason, predicted, None);
-        self.proposal = Some(Proposal { index, scheduler, because });
-    }
-
-    /// The same, and notes what it is measured by.
+    /// Wants a change, and notes what it is measured by.
     pub(super) fn try_out(&mut self, index: usize, reason: Reason, bias: Ln, judging: &Judging) {
         self.set_proposal(index, reason, self.gain(index));
         let (simulated, rate) = (self.gain_at_once(index), Rate::of(&judging.window));
