@@ -188,7 +188,7 @@ def test_ctrl_c_ends_runs_that_are_underway(threads: str) -> None:
 
 
 def test_random_accesses_that_come_out_too_fast_are_warned_of() -> None:
-    sparse = TEXT.replace("strided", "random").replace("64KiB", "64KiB\"\nfile_bytes = \"200GiB")
+    sparse = TEXT.replace("strided", "random").replace("64KiB", '64KiB"\nfile_bytes = "200GiB')
     with pytest.warns(UserWarning, match="a: random accesses are faster here than on a disk") as warned:
         iogate.simulate(sparse, seeds=1)
     assert [Path(one.filename).name for one in warned] == [Path(__file__).name]
