@@ -58,8 +58,8 @@ done
     fail "what is no size is not warned of once: $(cat "$WORK/mount.log")"
 "$IOGATE" status "$MNT" --json | jq -e '[.choice.expected[]? | select(.app == 13)] == []' >/dev/null || fail "what is no size counts"
 
-# By `iogate run`, where the program has no other name than its session.
-"$IOGATE" run --policy none --burst 7GiB -- dd if=/dev/zero of="$MNT/six" bs=64k count=2000000 conv=notrunc status=none &
+# By `iogate run`, where the program has no other name than its session: one of its own, as this one's may have none here.
+setsid "$IOGATE" run --policy none --burst 7GiB -- dd if=/dev/zero of="$MNT/six" bs=64k count=2000000 conv=notrunc status=none &
 writers+=($!)
 said_by_run() {
     "$IOGATE" status "$MNT" --json | jq -e --argjson bytes $((7 * GIB)) '.choice.expected[]? | select(.bytes == $bytes and .from == "said")' >/dev/null
